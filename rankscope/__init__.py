@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from rankscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rankscope.api import AnalysisOptions, Run, ingest, open_run
-    from rankscope.changes import diff
+    from rankscope.api import AnalysisOptions, Run, diff, ingest, open_run
     from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary
     from rankscope.compare.picks import Picks
     from rankscope.errors import (
@@ -77,8 +76,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("AnalysisOptions", "Run", "ingest", "open_run"),
-    "changes": ("diff",),
+    "api": ("AnalysisOptions", "Run", "diff", "ingest", "open_run"),
     "compare.comparison": ("Comparison", "Outliers", "Stage", "Summary"),
     "history.diff.compare": ("RunDiff",),
     "history.diff.shifts": ("Change",),

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.model.kinds import EvidenceKind
-from rankscope.util.frame_bytes import from_bytes, to_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,6 +15,30 @@ if TYPE_CHECKING:
     from rankscope.model.device_work import DeviceWork
     from rankscope.model.host_events import CounterEvents, HostEvents
     from rankscope.model.ranges import Ranges
+
+
+def to_bytes(frame: pl.DataFrame) -> bytes:
+    """A frame as a stream of Arrow, for another process.
+
+    Reading one takes a tenth of unpickling it: its columns stay where they are in the bytes.
+    """
+    import polars as pl
+    import pyarrow as pa
+
+    table = frame.to_arrow(compat_level=pl.CompatLevel.newest())
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = stream.getvalue().to_pybytes()
+    return content
+
+
+def from_bytes(stream: bytes) -> pl.DataFrame:
+    """The frame that `to_bytes` was given; it keeps `stream` in memory."""
+    import polars as pl
+    import pyarrow as pa
+
+    return pl.DataFrame(pa.ipc.open_stream(stream))
 
 
 @dataclass(frozen=True, slots=True)

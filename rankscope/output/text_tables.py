@@ -32,8 +32,7 @@ from rankscope.output.quantities import (
     span,
     total,
 )
-from rankscope.output.sparklines import bars, sparklines
-from rankscope.output.table_layout import Table
+from rankscope.output.table_layout import Table, bars, sparklines
 from rankscope.util.sanitize import sanitized
 
 LEAST_GAIN = 0.005

@@ -13,7 +13,7 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.reports import ReportFile
 from rankscope.sources.inspector import dump_file
 from rankscope.sources.kineto import trace_file
-from rankscope.sources.nsys import arrowdir, parquetdir, qdstrm, report, sqlite
+from rankscope.sources.nsys import exports, report
 from rankscope.sources.report_format import Format
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 FORMATS: tuple[Format, ...] = (
     report.FORMAT,
-    sqlite.FORMAT,
-    qdstrm.FORMAT,
+    exports.SQLITE,
+    report.RECORDING,
     trace_file.FORMAT,
-    parquetdir.FORMAT,
-    arrowdir.FORMAT,
+    exports.PARQUET,
+    exports.ARROW,
     dump_file.FORMAT,
 )
 """All formats; messages list their endings in this order."""

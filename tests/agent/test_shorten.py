@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.agent.shorten import LONGEST_LINE, shortened
+from rankscope.agent.server import LONGEST_LINE, shortened
 
 
 def test_lists_keep_their_first_elements_and_the_others_are_counted() -> None:

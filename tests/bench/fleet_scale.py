@@ -21,8 +21,7 @@ import duckdb
 import rankscope
 from rankscope.compare.cache import fingerprint
 from rankscope.model.options import Options
-from rankscope.store.reader import read_table
-from rankscope.store.tables import TableRequest
+from rankscope.store.tables import TableRequest, read_table
 from tests.bench.answers import measured
 from tests.forge import forge, scene
 from tests.forge.job import Plant

@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.output.sparklines import BAR, MOST_POINTS, bars, sparklines
-from rankscope.output.table_layout import MOST_ROWS, Table, display_width, middle_out
+from rankscope.output.table_layout import (
+    BAR,
+    MOST_POINTS,
+    MOST_ROWS,
+    Table,
+    bars,
+    display_width,
+    middle_out,
+    sparklines,
+)
 
 WIDE = Table(
     "T",

@@ -8,13 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
-from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
-
-READERS = {"sqlite": sqlite.read, "parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
-"""The reader of each kind of export."""
-
 FOLDERS = ("parquetdir", "arrowdir")
 """Kinds of exports that `as_folder` makes."""
+
+KINDS = ("sqlite", *FOLDERS)
+"""Kinds of exports."""
 
 BOOLEAN = {"isSchedIn", "unresolved"}
 UNSIGNED = {"globalTid", "globalPid", "rangeId", "category", "domainId", "uint64Value"}

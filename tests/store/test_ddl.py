@@ -13,7 +13,7 @@ from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.metrics import measured_metrics
 from rankscope.model.tables import TABLES
 from rankscope.store import Database
-from rankscope.store.comparison_tables import replace_tables
+from rankscope.store.database import replace_tables
 from rankscope.store.ddl import ddl
 from tests.store.schema_file import FILE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import polars as pl
 
-from rankscope.store.row_groups import ROW_GROUP, in_row_groups
+from rankscope.store.database import ROW_GROUP, in_row_groups
 
 
 def test_batches_fill_groups_whatever_frames_the_rows_came_in() -> None:

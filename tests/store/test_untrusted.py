@@ -14,8 +14,7 @@ import rankscope
 from rankscope import store
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.store import Database
-from rankscope.store.reader import read_table
-from rankscope.store.tables import TableRequest
+from rankscope.store.tables import TableRequest, read_table
 from tests.support import Result, Stored, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]

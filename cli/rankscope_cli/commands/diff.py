@@ -74,7 +74,7 @@ def diff(
 
       rankscope diff --baseline main/*.duckdb branch.duckdb --fail-above 3
     """
-    from rankscope.changes import diff_of
+    from rankscope.api import diff_of
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
     from rankscope.output import diff_tables, markdown_csv

@@ -159,8 +159,7 @@ def _collected(given: list[str], store: Path | None) -> Collected:
         UsageError: they name nothing, or no ledger to add to.
     """
     from rankscope.errors import UsageError
-    from rankscope.history.fleet import ledger
-    from rankscope.history.fleet.collect import collect, databases
+    from rankscope.history.fleet.collect import add_to_ledger, collect, databases, read_ledger
 
     adding = given[:1] == [ADD]
     names = given[1:] if adding else given
@@ -180,5 +179,5 @@ def _collected(given: list[str], store: Path | None) -> Collected:
         assert found is not None
         return found
     if adding and found is not None:
-        ledger.add(store, found)
-    return ledger.recorded(store, found)
+        add_to_ledger(store, found)
+    return read_ledger(store, found)

@@ -15,9 +15,10 @@ from rankscope.compare.cache import cached_answers
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
 from rankscope.errors import RankscopeError, ReportError, UsageError
-from rankscope.history.fleet.evidence import EVIDENCE, RUNS, RunEvidence, evidence
+from rankscope.history.fleet.evidence import EVIDENCE, RUNS, TABLES, RunEvidence, evidence
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
+from rankscope.store.ledger import Ledger
 from rankscope.store.run_reader import opened
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import agreeing, counted
@@ -155,4 +156,31 @@ def _left_out(failed: list[tuple[Path, RankscopeError]]) -> RunWarning:
         "left-out",
         f"{counted(len(failed), 'database')} {agreeing(len(failed), 'is', 'are')} left out: "
         f"{named}{more}",
+    )
+
+
+def add_to_ledger(path: Path, collected: Collected) -> None:
+    """Put the evidence of runs into a ledger, in place of what it had of the same runs.
+
+    Raises:
+        DatabaseError: it cannot be written, or is no ledger.
+    """
+    Ledger(path, TABLES).add({"runs": collected.runs, "evidence": collected.evidence})
+
+
+def read_ledger(path: Path, more: Collected | None = None) -> Collected:
+    """The evidence of a ledger, and of other runs.
+
+    Raises:
+        DatabaseError: there is no ledger, or the file is none.
+    """
+    tables = Ledger(path, TABLES).read()
+    if more is None:
+        return merged(tables["runs"], tables["evidence"])
+    known = more.runs.filter(~pl.col("run").is_in(tables["runs"]["run"].implode()))
+    fresh = more.evidence.filter(pl.col("run").is_in(known["run"].implode()))
+    return merged(
+        pl.concat([tables["runs"], known]),
+        pl.concat([tables["evidence"], fresh]),
+        more.problems,
     )

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import polars as pl
+
 from rankscope import errors
 from rankscope.errors import NoIterations, RankscopeError
-from rankscope.ingestion.check.causes import causes
 from rankscope.ingestion.check.remedies import recorder, with_remedy
+from rankscope.judge.causes.detector import Detector
+from rankscope.judge.causes.host import TABLE as HOST_TABLE
+from rankscope.judge.causes.registry import DETECTORS
+from rankscope.model.kinds import CauseKind
 from rankscope.model.options import WHOLE
-from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, ReportFile, ReportRows
-from rankscope.sources.recorders import Recorder, recorder_of
+from rankscope.model.reports import (
+    Abilities,
+    CauseAbility,
+    CheckedReport,
+    CheckWarning,
+    RankRows,
+    ReportFile,
+    ReportRows,
+)
+from rankscope.sources.recorders import Record, Recorder, advice, recorder_of
 
 CODES = {
     errors.NoIterations: "no-iterations",
@@ -134,3 +147,42 @@ def _complete(rows: ReportRows) -> int:
 def _without_path(error: RankscopeError, file: ReportFile) -> str:
     """The message without the path, which the table shows."""
     return error.message.removeprefix(f"{file.path}: ")
+
+
+def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
+    """Every cause in the order of `CauseKind`: whether all ranks of the report can tell it."""
+    detectors = {each.kind: each for each in DETECTORS}
+    recorder = recorder_of([rows.file.kind])
+    return tuple(
+        CauseAbility(
+            str(kind),
+            all(_tells(detectors[kind], part) for part in rows.ranks),
+            advice(_needed(detectors[kind], recorder), recorder),
+        )
+        for kind in CauseKind
+        if kind != CauseKind.UNEXPLAINED
+    )
+
+
+def _needed(detector: Detector, recorder: Recorder) -> Record:
+    """What must be recorded; the PyTorch profiler never records what threads do on the host."""
+    only_host = detector.tables == (HOST_TABLE,)
+    return Record.HOST if only_host and recorder is Recorder.PYTORCH else detector.capture
+
+
+def _tells(detector: Detector, part: RankRows) -> bool:
+    """Whether a rank has the tables of a detector, and knows the states that it looks at."""
+    tables = {"activities": part.activities, "host_states": part.host_states}
+
+    def has(name: str) -> bool:
+        return name in tables and not tables[name].is_empty()
+
+    known = all(map(has, detector.tables)) or any(map(has, detector.alternatives))
+    recorded = part.rank.has_device and detector.capture is Record.DEVICE
+    if known and detector.kinds and not recorded:  # a device that was recorded lacks none of them
+        kinds = [str(kind) for kind in detector.kinds]
+        known = not part.activities.filter(pl.col("kind").is_in(kinds)).is_empty()
+    if known and detector.states:
+        states = [str(state) for state in detector.states]
+        known = not part.host_states.filter(pl.col("state").is_in(states)).is_empty()
+    return known

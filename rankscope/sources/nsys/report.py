@@ -1,12 +1,14 @@
-"""`.nsys-rep` and `.qdrep`, as nsys wrote them: read through `nsys export`."""
+"""`.nsys-rep` and `.qdrep`, as nsys wrote them: read through `nsys export`; and `.qdstrm`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from rankscope.errors import UnreadableReport
+from rankscope.sources.nsys import exports
 from rankscope.sources.nsys.family import FAMILY, HINTS
 from rankscope.sources.nsys.header import head_facts, session
 from rankscope.sources.report_format import Format, Viewer
@@ -28,16 +30,10 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
         UnreadableReport: it is truncated or not a report.
         ToolError: nsys is missing, too old, or out of room.
     """
-    from rankscope.sources.columns.folders import ParquetColumns
-    from rankscope.sources.columns.sqlite import SQLiteColumns
-    from rankscope.sources.nsys import tables
     from rankscope.sources.nsys.export import exported
 
     head = head_facts(path)
-    export = exported(path)
-    is_folder = export.is_dir()
-    columns = ParquetColumns(export) if is_folder else SQLiteColumns(export)
-    trace = tables.trace(columns, words)
+    trace = exports.read(exported(path), words)
     # The head states the environment of the process, an export at best that of the command.
     return replace(
         trace,
@@ -78,4 +74,25 @@ FORMAT = Format(
     recorded=True,
     exported=True,
     viewer=Viewer.NSYS_GUI,
+)
+
+
+def refuse_recording(path: Path, _words: Vocabulary | None = None) -> NoReturn:
+    """Raises `UnreadableReport`: only nsys's own importer, of the same version, reads these."""
+    raise UnreadableReport(
+        f"{path}: is a raw .qdstrm recording that was never converted to a report (nsys was "
+        "stopped, or the disk was full)",
+        hint="convert it: QdstrmImporter -i FILE.qdstrm, of the nsys version that recorded it",
+    )
+
+
+RECORDING = Format(
+    name="nsys-raw",
+    family=FAMILY,
+    facts=refuse_recording,
+    read=refuse_recording,
+    hints=HINTS,
+    suffixes=(".qdstrm",),
+    preference=4,
+    listed=False,  # found only to be refused with the remedy
 )

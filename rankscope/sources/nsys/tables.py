@@ -22,11 +22,11 @@ from rankscope.model.schema import RANGES, conform, empty
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
-from rankscope.sources.nsys.busiest import busiest
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.counters import counters
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.hardware import hardware
+from rankscope.sources.nsys.host_calls import busiest
 from rankscope.sources.nsys.host_events import host_events
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx

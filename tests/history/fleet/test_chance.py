@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rankscope.history.fleet.chance import corrected, tails
 from rankscope.history.fleet.rates import incomplete_beta, prior, quantile, shrunken
+from rankscope.history.fleet.suspects import corrected, tails
 
 
 def counted(probabilities: list[float]) -> np.ndarray:

@@ -66,9 +66,9 @@ def test_without_a_table_of_devices_numbers_count_unless_gpus_are_hidden(
 
 
 def _device(job: Forged, rank: int) -> int:
-    from rankscope.sources.nsys import sqlite
+    from rankscope.sources.nsys import exports
 
-    return int(sqlite.read(job.reports[rank]).device_work.whole["device"][0])
+    return int(exports.read(job.reports[rank]).device_work.whole["device"][0])
 
 
 def test_no_variable_is_kept(forged: Callable[..., Forged], tmp_path: Path) -> None:

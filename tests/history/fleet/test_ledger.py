@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 
 from rankscope.errors import DatabaseError
-from rankscope.history.fleet import ledger
-from rankscope.history.fleet.collect import Collected, merged
+from rankscope.history.fleet.collect import Collected, add_to_ledger, merged, read_ledger
 from rankscope.history.fleet.evidence import TABLES
 from rankscope.history.fleet.fleet import fleet_of
 from rankscope.store.ledger import Ledger
@@ -21,13 +20,13 @@ from tests.history.fleet.fleets import Plan, fleet
 WRITER = """
 import sys
 from pathlib import Path
-from rankscope.history.fleet import ledger
+from rankscope.history.fleet.collect import add_to_ledger, read_ledger
 from tests.history.fleet.fleets import Plan, fleet
 from tests.history.fleet.test_ledger import one_by_one
 target, part = Path(sys.argv[1]), int(sys.argv[2])
 for place, run in enumerate(one_by_one(fleet(Plan("card", 1, jobs=12))[0])):
     if place % 2 == part:
-        ledger.add(target, run)
+        add_to_ledger(target, run)
 """
 
 
@@ -52,8 +51,8 @@ def collected() -> Collected:
 def test_it_gives_the_answer_of_the_runs(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     for run in reversed(one_by_one(collected)):
-        ledger.add(path, run)
-    ours, theirs = fleet_of(ledger.recorded(path)), fleet_of(collected)
+        add_to_ledger(path, run)
+    ours, theirs = fleet_of(read_ledger(path)), fleet_of(collected)
     assert ours.suspects == theirs.suspects
     assert ours.suspects
     assert ours.sentence == theirs.sentence
@@ -63,11 +62,11 @@ def test_it_gives_the_answer_of_the_runs(tmp_path: Path, collected: Collected) -
 
 def test_a_run_that_comes_again_replaces_itself(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
-    ledger.add(path, collected)
+    add_to_ledger(path, collected)
     again = one_by_one(collected)[0]
     moved = merged(again.runs.with_columns(db=pl.lit("elsewhere.duckdb")), again.evidence)
-    ledger.add(path, moved)
-    found = ledger.recorded(path)
+    add_to_ledger(path, moved)
+    found = read_ledger(path)
     assert found.runs.height == collected.runs.height
     assert found.evidence.height == collected.evidence.height
     assert "elsewhere.duckdb" in found.runs["db"]
@@ -78,12 +77,12 @@ def test_a_ledger_and_more_runs(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     runs = one_by_one(collected)
     for run in runs[:20]:
-        ledger.add(path, run)
+        add_to_ledger(path, run)
     rest = merged(
         pl.concat([each.runs for each in runs[15:]]),
         pl.concat([each.evidence for each in runs[15:]]),
     )
-    both = ledger.recorded(path, rest)
+    both = read_ledger(path, rest)
     assert both.runs.equals(collected.runs)
     assert fleet_of(both).suspects == fleet_of(collected).suspects
     assert not both.problems
@@ -97,7 +96,7 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     ]
     assert [writer.wait(120) for writer in writers] == [0, 0]
     collected = fleet(Plan("card", 1, jobs=12))[0]
-    found = ledger.recorded(path)
+    found = read_ledger(path)
     assert found.runs.equals(collected.runs)
     order = ["run", "rank"]
     assert found.evidence.sort(order).equals(collected.evidence.sort(order))
@@ -105,36 +104,36 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
 
 def test_an_older_ledger_takes_new_columns(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
-    ledger.add(path, collected)
+    add_to_ledger(path, collected)
     with duckdb.connect(str(path)) as connection:
         connection.execute("alter table fleet_runs drop column software")
-    assert ledger.recorded(path).runs["software"].null_count() == collected.runs.height
+    assert read_ledger(path).runs["software"].null_count() == collected.runs.height
     again = one_by_one(collected)[0]
     named = merged(again.runs.with_columns(software=pl.lit("CUDA 12.4")), again.evidence)
-    ledger.add(path, named)
-    assert ledger.recorded(path).runs["software"].drop_nulls().to_list() == ["CUDA 12.4"]
+    add_to_ledger(path, named)
+    assert read_ledger(path).runs["software"].drop_nulls().to_list() == ["CUDA 12.4"]
 
 
 def test_other_files_are_refused_and_left_alone(tmp_path: Path, collected: Collected) -> None:
     with pytest.raises(DatabaseError, match="no such ledger"):
-        ledger.recorded(tmp_path / "none.duckdb")
+        read_ledger(tmp_path / "none.duckdb")
     other = tmp_path / "other.duckdb"
     with duckdb.connect(str(other)) as connection:
         connection.execute("create table mine as select 1 as x")
     with pytest.raises(DatabaseError, match="is no ledger"):
-        ledger.add(other, collected)
+        add_to_ledger(other, collected)
     with duckdb.connect(str(other)) as connection:
         assert connection.sql("select table_name from duckdb_tables()").fetchall() == [("mine",)]
     text = tmp_path / "text.duckdb"
     text.write_text("hello " * 2000)
     with pytest.raises(DatabaseError, match=r"text\.duckdb"):
-        ledger.add(text, collected)
+        add_to_ledger(text, collected)
 
 
 @pytest.mark.slow
 def test_who_waits_too_long_is_told(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
-    ledger.add(path, collected)
+    add_to_ledger(path, collected)
     holder = subprocess.Popen(
         [
             sys.executable,

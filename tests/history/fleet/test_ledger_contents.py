@@ -9,8 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from rankscope.history.fleet import ledger
-from rankscope.history.fleet.collect import merged
+from rankscope.history.fleet.collect import add_to_ledger, merged, read_ledger
 from rankscope.history.fleet.evidence import TABLES
 from rankscope.store import contents
 from tests.bench.contents import Change, column_values, loose
@@ -25,7 +24,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger to copy."""
     path = tmp_path_factory.mktemp("ledger") / "whole.duckdb"
     made = fleet(Plan("card", 1, jobs=6))[0]
-    ledger.add(path, merged(made.runs, made.evidence))
+    add_to_ledger(path, merged(made.runs, made.evidence))
     return path
 
 
@@ -100,6 +99,6 @@ def test_a_copy_of_it_is_the_same(whole: Path, tmp_path: Path) -> None:
         for name, table in TABLES.items():
             for column in (each for each, told in table.columns.items() if told.is_nullable):
                 connection.execute(f'alter table fleet_{name} drop "{column}"')
-    older, now = ledger.recorded(path), ledger.recorded(whole)
+    older, now = read_ledger(path), read_ledger(whole)
     assert (older.runs.height, older.evidence.height) == (now.runs.height, now.evidence.height)
     assert older.runs.schema == now.runs.schema

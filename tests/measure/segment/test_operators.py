@@ -95,6 +95,6 @@ def test_names_lose_what_makes_each_call_unique(tmp_path: Path, details: str) ->
     [report] = tmp_path.glob("*.sqlite")
     name = "autograd::engine::evaluate_function: MmBackward0"
     edit(report, "update NVTX_EVENTS set text = ? where text = 'load'", f"{name}, {details}")
-    from rankscope.sources.nsys import sqlite
+    from rankscope.sources.nsys import exports
 
-    assert sqlite.read(report).ranges.whole.filter(name=name).height == 3
+    assert exports.read(report).ranges.whole.filter(name=name).height == 3

@@ -18,7 +18,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Trace
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.kineto import reader
-from rankscope.sources.nsys import sqlite
+from rankscope.sources.nsys import exports
 from tests.forge import Markers, forge, scene
 from tests.support import (
     Forged,
@@ -149,7 +149,7 @@ def test_real_jobs(tmp_path: Path, ingested: Callable[..., Stored], job: str) ->
     assert np.quantile(off, 0.95) < WITHIN, "two cores for four ranks: some are switched out"
     for report in reports.iterdir():
         rank = int(report.stem.rpartition("_")[2])
-        assert_in_the_pause(sqlite.read(report), ends(found)[rank], ends(marked)[rank])
+        assert_in_the_pause(exports.read(report), ends(found)[rank], ends(marked)[rank])
     verdict = found.imbalance().verdict
     assert (verdict.ranks, verdict.cause, verdict.period) == ((1,), "load", 7)
     assert verdict.iterations == (3, 10, 17, 24, 31, 38)

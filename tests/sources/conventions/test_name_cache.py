@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.sources.conventions.name_cache import NameCache
+from rankscope.sources.conventions.vocabulary import NameCache
 
 
 def _lengths(asked: list[list[str]], most: int = 100) -> NameCache:

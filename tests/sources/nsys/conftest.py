@@ -9,7 +9,7 @@ import pytest
 from rankscope.sources.columns.folders import ParquetColumns
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.nsys import python_samples
-from rankscope.sources.nsys.needed import TABLES
+from rankscope.sources.nsys.export import TABLES
 
 Has = Callable[..., bool]
 
@@ -22,7 +22,7 @@ def _only_exported_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         has = columns.has
 
         def asked(self: object, table: str, *names: str, has: Has = has) -> bool:
-            assert table in ALLOWED, f"add {table} to rankscope/sources/nsys/needed.py"
+            assert table in ALLOWED, f"add {table} to rankscope/sources/nsys/export.py"
             return has(self, table, *names)
 
         monkeypatch.setattr(columns, "has", asked)

@@ -15,8 +15,8 @@ import rankscope
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Trace
 from rankscope.sources.discover import discover
-from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
-from tests.sources.exports import FOLDERS, READERS, as_folder, as_of_2020
+from rankscope.sources.nsys import exports
+from tests.sources.exports import FOLDERS, as_folder, as_of_2020
 from tests.support import SHARED, Forged, edit, mostly_slow, public, sqlite_tables
 
 
@@ -39,7 +39,7 @@ def test_folders_hold_what_sqlite_holds(
 ) -> None:
     report = forged(name).reports[2]
     folder = as_folder(report, kind, tmp_path)
-    assert_same_events(READERS[kind](folder), sqlite.read(report))
+    assert_same_events(exports.read(folder), exports.read(report))
     [found] = discover([tmp_path])
     assert (found.kind, found.path) == (f"nsys-{kind}", folder)
 
@@ -48,8 +48,8 @@ def test_a_real_arrowdir_and_parquetdir_agree() -> None:
     folder = SHARED / "captured/2023.4/export_dirs"
     if not folder.is_dir():
         pytest.skip("the whole captures are not here: export_dirs")
-    arrow = arrowdir.read(folder / "report_rank_0_arwdir")
-    assert_same_events(arrow, parquetdir.read(folder / "report_rank_0_pqtdir"))
+    arrow = exports.read(folder / "report_rank_0_arwdir")
+    assert_same_events(arrow, exports.read(folder / "report_rank_0_pqtdir"))
     assert arrow.ranges.whole.filter(pl.col("name").str.starts_with("Batch")).height == 40
     assert [claim.rank for claim in arrow.facts.environment] == [0]
 
@@ -63,7 +63,7 @@ def test_text_in_folders_may_be_broken(report: Path, tmp_path: Path, kind: str) 
             "values (1, 2, 59, cast(? as text), 281474976710657, 0)",
             text,
         )
-    names = {*READERS[kind](as_folder(report, kind, tmp_path / "out")).ranges.whole["name"]}
+    names = {*exports.read(as_folder(report, kind, tmp_path / "out")).ranges.whole["name"]}
     assert {"caf\ufffd", "nul\x00inside"} <= names
 
 
@@ -75,7 +75,7 @@ def test_damaged_folders_are_refused(report: Path, tmp_path: Path, kind: str) ->
     for content in (b"", whole[: len(whole) // 2], b"\xff" * 300):
         file.write_bytes(content)
         with pytest.raises(UnreadableReport, match="NVTX_EVENTS") as refused:
-            READERS[kind](folder)
+            exports.read(folder)
         assert kind in refused.value.hint
 
 
@@ -87,18 +87,18 @@ def test_an_export_of_2020(
     """No meta data, no processes, and 0 or "" where later exports have nothing."""
     original = forged(name, schema=schema).reports[1]
     old = as_of_2020(Path(shutil.copy(original, tmp_path / "report_rank_1.sqlite")))
-    now, then = sqlite.read(original), sqlite.read(old)
+    now, then = exports.read(original), exports.read(old)
     assert_same_events(then, now)
     assert then.facts.exporter is None
     assert replace(then.facts, exporter=now.facts.exporter) == now.facts
 
 
 def test_a_report_of_events_alone(report: Path) -> None:
-    before = sqlite.read(report)
+    before = exports.read(report)
     keep = {"NVTX_EVENTS", "StringIds"} | {t for t in sqlite_tables(report) if "CUPTI" in t}
     for table in sqlite_tables(report) - keep:
         edit(report, f"drop table {table}")
-    after = sqlite.read(report)
+    after = exports.read(report)
     assert_frame_equal(after.ranges.whole, before.ranges.whole)
     assert after.facts.utc_start_ns is None
     assert after.facts.environment == ()
@@ -106,21 +106,21 @@ def test_a_report_of_events_alone(report: Path) -> None:
 
 def test_payloads_of_zero_count_where_others_differ(report: Path) -> None:
     edit(report, "update NVTX_EVENTS set int64Value = rowid % 3")
-    assert {0, 1, 2} <= {*sqlite.read(report).ranges.whole["payload"]}
+    assert {0, 1, 2} <= {*exports.read(report).ranges.whole["payload"]}
 
 
 def test_a_domain_named_before_the_capture_began(
     forged: Callable[..., Forged], tmp_path: Path
 ) -> None:
     path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
-    before = sqlite.read(path)
+    before = exports.read(path)
     edit(path, "delete from NVTX_EVENTS where eventType = 75")
-    assert_frame_equal(sqlite.read(path).ranges.whole, before.ranges.whole)
+    assert_frame_equal(exports.read(path).ranges.whole, before.ranges.whole)
 
 
 def test_the_newest_export() -> None:
     """Schema 3.25: two ranks, NCCL's domain created before the capture began."""
-    trace = sqlite.read(public("nsys/mfu_2gpu_before.sqlite"))
+    trace = exports.read(public("nsys/mfu_2gpu_before.sqlite"))
     assert trace.facts.exporter == "2026.2.1.210"
     assert {*trace.ranges.whole.filter(domain="NCCL")["name"]} >= {"ncclSend", "ncclRecv"}
     assert trace.device_work.whole["device"].n_unique() == 2

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.sources.nsys import sqlite
+from rankscope.sources.nsys import exports
 from rankscope.sources.nsys.common import PROCESS
-from tests.sources.exports import READERS, as_folder
+from tests.sources.exports import KINDS, as_folder
 from tests.support import Forged
 
 EDGES = np.array([1_000, 2_000, 3_000], np.int64)
@@ -117,14 +117,14 @@ def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
 
 
 def told(path: Path, kind: str) -> dict[int, set[tuple[object, ...]]]:
-    reader = READERS[kind](path).counters_of
+    reader = exports.read(path).counters_of
     assert reader is not None
     found = reader({PROCESS_KEY: EDGES, PROCESS_KEY + 1: EDGES})
     return {key: {*frame.with_columns(pl.col("value").round(6)).rows()} for key, frame in
             found.items()}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_counters_are_reduced_to_windows(report: Path, tmp_path: Path, kind: str) -> None:
     path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
     found = told(path, kind)
@@ -151,7 +151,7 @@ def test_counters_are_reduced_to_windows(report: Path, tmp_path: Path, kind: str
 
 
 def test_a_report_without_counters_has_none(forged: Callable[..., Forged]) -> None:
-    assert sqlite.read(forged("plain").reports[1]).counters_of is None
+    assert exports.read(forged("plain").reports[1]).counters_of is None
 
 
 def test_devices_that_are_not_described_are_unknown(report: Path) -> None:
@@ -162,7 +162,7 @@ def test_devices_that_are_not_described_are_unknown(report: Path) -> None:
     assert devices == {""}
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_metrics_of_unknown_names_are_left_out(report: Path, tmp_path: Path, kind: str) -> None:
     with closing(sqlite3.connect(report)) as file, file:
         file.execute("UPDATE TARGET_INFO_GPU_METRICS SET metricName = 'new'")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from rankscope.model.host_events import ThreadEvents
-from tests.sources.exports import READERS, as_folder
+from rankscope.sources.nsys import exports
+from tests.sources.exports import KINDS, as_folder
 from tests.support import Forged
 
 SPAN = (1_000, 9_000)
@@ -100,12 +101,12 @@ def report(forged: Callable[..., Forged], tmp_path: Path, thread: int) -> Path:
 
 
 def told(path: Path, kind: str, thread: int) -> ThreadEvents:
-    trace = READERS[kind](path)
+    trace = exports.read(path)
     [events] = trace.host_of({thread: SPAN}).values()
     return events
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_format_tells_of_the_thread_in_the_span(
     report: Path, tmp_path: Path, thread: int, kind: str
 ) -> None:

@@ -15,7 +15,8 @@ import pytest
 import rankscope
 from rankscope.ingestion.check import check
 from rankscope.model import events
-from tests.sources.exports import READERS, as_folder
+from rankscope.sources.nsys import exports
+from tests.sources.exports import KINDS, as_folder
 from tests.support import Forged, edit, one_at_a_time
 
 DOMAIN, SCHEMA = 7, 16777223
@@ -29,7 +30,7 @@ def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
 
 
 def nccl(path: Path, kind: str = "sqlite") -> pl.DataFrame:
-    work = READERS[kind](path).device_work.whole
+    work = exports.read(path).device_work.whole
     others = work.filter(~pl.col("name").cat.starts_with("nccl"))
     assert others["communicator"].null_count() == others.height
     return work.filter(pl.col("name").cat.starts_with("nccl")).sort("start")
@@ -98,14 +99,14 @@ def around(path: Path, text: str | None, raw: bytes | None) -> None:
     ranges(path, calls)
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_bytes_of_payloads(report: Path, tmp_path: Path, kind: str) -> None:
     around(laid_out(report), None, blob())
     path = report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out")
     told = nccl(path, kind)
     assert {*told["communicator"]} == {str(COMMUNICATOR)}
     assert {*told["bytes"]} == {SIZE}
-    assert READERS[kind](path).device_work.unread == ()
+    assert exports.read(path).device_work.unread == ()
 
 
 def test_json_of_payloads(report: Path) -> None:
@@ -217,7 +218,7 @@ def table(path: Path, hashes: str = "17000000000000000001", owner: str = "global
 
 
 @pytest.mark.parametrize("owner", ["globalTid", "commRank"])
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner: str) -> None:
     table(report, owner=owner)
     told = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"), kind)
@@ -227,7 +228,7 @@ def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner:
 
 @pytest.mark.parametrize(
     ("kind", "describe"),
-    one_at_a_time(READERS, [table, lambda path: around(laid_out(path), None, blob())]),
+    one_at_a_time(KINDS, [table, lambda path: around(laid_out(path), None, blob())]),
 )
 def test_the_order_of_rows_tells_nothing(
     report: Path, tmp_path: Path, kind: str, describe: Callable[[Path], None]
@@ -236,7 +237,7 @@ def test_the_order_of_rows_tells_nothing(
 
     def read(path: Path, name: str) -> pl.DataFrame:
         told = path if kind == "sqlite" else as_folder(path, kind, tmp_path / name)
-        return READERS[kind](told).device_work.whole.cast({"name": pl.String})
+        return exports.read(told).device_work.whole.cast({"name": pl.String})
 
     describe(report)
     ordered = read(report, "ordered")

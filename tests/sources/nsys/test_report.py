@@ -19,9 +19,9 @@ from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.discover import describe
 from rankscope.sources.environment import SLURM
-from rankscope.sources.nsys import export, parquetdir, sqlite
+from rankscope.sources.nsys import export, exports
+from rankscope.sources.nsys.export import TABLES
 from rankscope.sources.nsys.header import head_facts
-from rankscope.sources.nsys.needed import TABLES
 from rankscope.sources.nsys.report import read
 from tests.support import SAMPLE, SHARED
 
@@ -278,8 +278,8 @@ def test_an_nsys_that_fails_is_named(
 @pytest.mark.parametrize("rank", range(4))
 def test_parquet_and_sqlite_hold_the_same(rank: int) -> None:
     folder = SHARED / "captured/2023.4"
-    parquet = parquetdir.read(folder / f"export_dirs/report_rank_{rank}_pqtdir")
-    exported = sqlite.read(folder / f"ddp_a/report_rank_{rank}.sqlite")
+    parquet = exports.read(folder / f"export_dirs/report_rank_{rank}_pqtdir")
+    exported = exports.read(folder / f"ddp_a/report_rank_{rank}.sqlite")
     assert parquet.ranges.whole.equals(exported.ranges.whole)
     assert parquet.facts == exported.facts
     assert parquet.events == exported.events
@@ -293,13 +293,13 @@ def test_damaged_parquet_is_named(tmp_path: Path) -> None:
     events.chmod(0o644)
     events.write_bytes(events.read_bytes()[:100])
     with pytest.raises(UnreadableReport, match="NVTX_EVENTS"):
-        parquetdir.read(folder)
+        exports.read(folder)
     with pytest.raises(UnreadableReport, match="not an Nsight Systems export"):
-        parquetdir.read(tmp_path)
+        exports.read(tmp_path)
 
 
 def test_frames_are_what_the_sqlite_reader_gives() -> None:
-    trace = sqlite.read(SAMPLE / "report_rank_0.sqlite")
+    trace = exports.read(SAMPLE / "report_rank_0.sqlite")
     assert trace.ranges.whole.schema["start"] == pl.Int64
     assert trace.broken_rows == 0
 
@@ -310,4 +310,4 @@ def test_a_whole_name_in_place_of_the_short_one(tmp_path: Path) -> None:
     path = Path(shutil.copy(sample, tmp_path))
     with closing(connect(path)) as copy, copy:
         copy.execute("update CUPTI_ACTIVITY_KIND_KERNEL set shortName = demangledName")
-    assert_frame_equal(sqlite.read(path).device_work.whole, sqlite.read(sample).device_work.whole)
+    assert_frame_equal(exports.read(path).device_work.whole, exports.read(sample).device_work.whole)

@@ -12,8 +12,8 @@ from polars.testing import assert_frame_equal
 
 import rankscope
 from rankscope.errors import UnreadableReport
-from rankscope.sources.nsys import sqlite
-from tests.sources.exports import READERS, as_folder
+from rankscope.sources.nsys import exports
+from tests.sources.exports import KINDS, as_folder
 from tests.support import ROOT, SAMPLE, captured, mostly_nightly
 
 DEVICES = ROOT / "sample_reports" / "gpu_simulated_4ranks"
@@ -39,14 +39,14 @@ def shifted(report: Path, into: Path, shift_ns: int | None) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shift_ns", [None, -5_000_000_000, 0])
 def test_a_shift_is_taken_off(kind: str, shift_ns: int | None, tmp_path: Path) -> None:
     report = DEVICES / "report_rank_1.sqlite"
     moved = shifted(report, tmp_path, shift_ns)
     if kind != "sqlite":
         moved = as_folder(moved, kind, tmp_path / "out", rows=2_000)
-    before, after = sqlite.read(report), READERS[kind](moved)
+    before, after = exports.read(report), exports.read(moved)
     assert_frame_equal(before.ranges.whole, after.ranges.whole)
     assert_frame_equal(before.device_work.whole, after.device_work.whole)
     assert after.facts.utc_start_ns == before.facts.utc_start_ns
@@ -75,4 +75,4 @@ def test_a_shift_that_is_no_number(tmp_path: Path) -> None:
             "update META_DATA_EXPORT set value = '1e9 s' where name = 'EXPORT_CONFIG_TIME_SHIFT'"
         )
     with pytest.raises(UnreadableReport, match="EXPORT_CONFIG_TIME_SHIFT is '1e9 s'"):
-        sqlite.read(moved)
+        exports.read(moved)

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES
-from rankscope.sources.nsys import sqlite
+from rankscope.sources.nsys import exports
 from tests.support import Forged, edit, sqlite_tables
 
 
@@ -23,21 +23,21 @@ def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
 
 
 def test_a_trace_has_the_declared_frames(report: Path) -> None:
-    trace = sqlite.read(report)
+    trace = exports.read(report)
     assert (trace.ranges.whole.schema, trace.device_work.whole.schema) == (RANGES, DEVICE_WORK)
     assert trace.facts.host == "node0"
     assert [(claim.rank, claim.world_size) for claim in trace.facts.environment] == [(1, 4)]
     assert trace.facts.local_rank == 1
     assert trace.facts.duration_ns is not None
     assert trace.ranges.whole["end"].max() <= trace.facts.duration_ns
-    assert sqlite.facts(report) == trace.facts
+    assert exports.facts(report) == trace.facts
 
 
 @pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
 @pytest.mark.parametrize("name", ["plain", "mpi_like"])
 def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema: str) -> None:
     ours, theirs = (
-        sqlite.read(forged(name, **parameters).reports[2])
+        exports.read(forged(name, **parameters).reports[2])
         for parameters in ({}, {"schema": schema})
     )
     assert_frame_equal(ours.ranges.whole, theirs.ranges.whole)
@@ -48,14 +48,14 @@ def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema:
 
 def test_rows_in_any_order_and_registered_names(forged: Callable[..., Forged]) -> None:
     job = forged("shuffled")
-    trace = sqlite.read(job.reports[0])
+    trace = exports.read(job.reports[0])
     assert trace.ranges.whole["start"].is_sorted()
     assert trace.device_work.whole["start"].is_sorted()
     assert trace.ranges.whole["name"].str.starts_with("step ").sum() == 30
 
 
 def test_launches_are_joined_to_their_work(report: Path) -> None:
-    work = sqlite.read(report).device_work.whole
+    work = exports.read(report).device_work.whole
     assert work["launch"].null_count() == 0
     assert (work["launch"] < work["start"]).all()
     assert {*work["kind"]} == {"kernel", "copy"}
@@ -65,7 +65,7 @@ def test_launches_are_joined_to_their_work(report: Path) -> None:
 
 def test_correlations_are_private_to_a_process(report: Path) -> None:
     """Another process's API calls reuse the numbers; they launched nothing of ours."""
-    before = sqlite.read(report).device_work.whole
+    before = exports.read(report).device_work.whole
     other = 1 << 48 | 999 << 24 | 5
     edit(
         report,
@@ -73,12 +73,12 @@ def test_correlations_are_private_to_a_process(report: Path) -> None:
         "correlationId, nameId, returnValue) "
         f"select 1, 2, 0, {other}, correlationId, nameId, 0 from CUPTI_ACTIVITY_KIND_RUNTIME",
     )
-    assert_frame_equal(sqlite.read(report).device_work.whole, before)
+    assert_frame_equal(exports.read(report).device_work.whole, before)
 
 
 def test_domains_are_numbered_per_process(forged: Callable[..., Forged], tmp_path: Path) -> None:
     path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
-    mine = sqlite.read(path)
+    mine = exports.read(path)
     assert {*mine.ranges.whole["domain"]} == {"", "MPI"}
     edit(  # another process, whose domain 1 is something else, created earlier
         path,
@@ -86,12 +86,12 @@ def test_domains_are_numbered_per_process(forged: Callable[..., Forged], tmp_pat
         "(0, 75, 'cuBLAS', ?, 1)",
         1 << 48 | 999 << 24,
     )
-    assert {*sqlite.read(path).ranges.whole["domain"]} == {"", "MPI"}
+    assert {*exports.read(path).ranges.whole["domain"]} == {"", "MPI"}
 
 
 def test_mpi_threads_tell_ranks(forged: Callable[..., Forged]) -> None:
     for rank, path in enumerate(forged("mpi_like").reports):
-        assert [*sqlite.read(path).process_ranks.values()] == [rank]
+        assert [*exports.read(path).process_ranks.values()] == [rank]
 
 
 def test_operators_lose_what_makes_each_call_unique(report: Path) -> None:
@@ -102,11 +102,11 @@ def test_operators_lose_what_makes_each_call_unique(report: Path) -> None:
             "values (1, 2, 59, ?, 281474976710657, 0)",
             text,
         )
-    assert sqlite.read(report).ranges.whole.filter(name="aten::mm").height == 2
+    assert exports.read(report).ranges.whole.filter(name="aten::mm").height == 2
 
 
 def test_ranges_that_are_none_are_left_out(report: Path) -> None:
-    before = sqlite.read(report).ranges.whole.height
+    before = exports.read(report).ranges.whole.height
     for kind, start, end in ((59, 10, None), (59, 10, 5), (34, 10, 20), (99, 1, 2)):
         edit(
             report,
@@ -116,7 +116,7 @@ def test_ranges_that_are_none_are_left_out(report: Path) -> None:
             end,
             kind,
         )
-    assert sqlite.read(report).ranges.whole.height == before
+    assert exports.read(report).ranges.whole.height == before
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_ranges_that_are_none_are_left_out(report: Path) -> None:
 def test_lazy_exports_leave_tables_out(report: Path, table: str) -> None:
     assert table in sqlite_tables(report)
     edit(report, f"drop table {table}")
-    trace: Trace = sqlite.read(report)
+    trace: Trace = exports.read(report)
     assert trace.ranges.whole.is_empty() == (table == "NVTX_EVENTS")
     if table == "CUPTI_ACTIVITY_KIND_RUNTIME":
         assert trace.device_work.whole["launch"].is_null().all()
@@ -148,7 +148,7 @@ def test_lazy_exports_leave_tables_out(report: Path, table: str) -> None:
 def test_empty_tables_are_like_absent_ones(report: Path) -> None:
     for table in sqlite_tables(report) - {"TARGET_INFO_SYSTEM_ENV"}:
         edit(report, f"delete from {table}")
-    trace = sqlite.read(report)
+    trace = exports.read(report)
     assert trace.ranges.whole.is_empty()
     assert trace.device_work.whole.is_empty()
     assert trace.facts.utc_start_ns is None
@@ -157,13 +157,13 @@ def test_empty_tables_are_like_absent_ones(report: Path) -> None:
 def test_a_database_of_something_else_is_no_report(tmp_path: Path) -> None:
     path = edit(tmp_path / "other.sqlite", "create table bills (name text, value text)")
     with pytest.raises(UnreadableReport, match=r"other\.sqlite"):
-        sqlite.read(path)
+        exports.read(path)
 
 
 def test_nothing_is_written_beside_the_report(report: Path) -> None:
     report.chmod(0o400)
     before = {path.name for path in report.parent.iterdir()}
-    sqlite.read(report)
+    exports.read(report)
     assert {path.name for path in report.parent.iterdir()} == before
 
 
@@ -178,11 +178,11 @@ def test_the_names_of_jaxs_threads_tell_its_processes(report: Path) -> None:
             "insert into ThreadNames (nameId, priority, globalTid) values (?, 20, ?)",
             *(9_000_000 + device, process | 100 + device),
         )
-    assert sqlite.read(report).jax_processes == {process >> 24: 3}
+    assert exports.read(report).jax_processes == {process >> 24: 3}
     edit(
         report,
         "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
         "(0, 39, 'XlaLauncher:#global=0,local=0,process=4,slice=0#', ?, 0)",
         process | 102,
     )
-    assert sqlite.read(report).jax_processes == {}
+    assert exports.read(report).jax_processes == {}

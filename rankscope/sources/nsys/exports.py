@@ -1,4 +1,4 @@
-"""`nsys export -t sqlite`: one SQLite file."""
+"""What `nsys export` writes: one SQLite file, or a folder of Parquet files or Arrow streams."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ from rankscope.sources.report_format import Format
 if TYPE_CHECKING:
     from rankscope.model.reports import CaptureFacts, Trace
     from rankscope.sources.conventions import Vocabulary
+    from rankscope.sources.nsys.common import Columns
+
+ARROW_FOLDER = "_arwdir"
+
+
+def columns_of(path: Path) -> Columns:
+    """The tables of an export; raises `UnreadableReport` where a file is none."""
+    from rankscope.sources.columns.folders import ArrowColumns, ParquetColumns
+    from rankscope.sources.columns.sqlite import SQLiteColumns
+
+    if not path.is_dir():
+        return SQLiteColumns(path)
+    return ArrowColumns(path) if path.name.endswith(ARROW_FOLDER) else ParquetColumns(path)
 
 
 def facts(path: Path) -> CaptureFacts:
@@ -20,16 +33,17 @@ def facts(path: Path) -> CaptureFacts:
     from rankscope.sources.columns.sqlite import SQLiteColumns
     from rankscope.sources.nsys import tables
 
+    if path.is_dir():
+        return tables.facts(columns_of(path))
     with closing(SQLiteColumns(path)) as file:
         return tables.facts(file)
 
 
 def read(path: Path, words: Vocabulary | None = None) -> Trace:
     """The whole report; raises `UnreadableReport` where it is not a valid one."""
-    from rankscope.sources.columns.sqlite import SQLiteColumns
     from rankscope.sources.nsys import tables
 
-    return tables.trace(SQLiteColumns(path), words)
+    return tables.trace(columns_of(path), words)
 
 
 def read_windows(path: Path, words: Vocabulary | None, more: Sequence[Path]) -> Trace:
@@ -40,7 +54,7 @@ def read_windows(path: Path, words: Vocabulary | None, more: Sequence[Path]) -> 
 
 
 def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
-    """The windows of each session that wrote several."""
+    """The windows of each session that wrote several SQLite exports."""
     from rankscope.sources.columns.sqlite import SQLiteColumns
     from rankscope.sources.nsys import tables, windows
 
@@ -48,10 +62,10 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
         with closing(SQLiteColumns(path)) as file:
             return tables.session(file)
 
-    return windows.joined(paths, FORMAT.stem, session)
+    return windows.joined(paths, SQLITE.stem, session)
 
 
-FORMAT = Format(
+SQLITE = Format(
     name="nsys-sqlite",
     family=FAMILY,
     facts=facts,
@@ -62,4 +76,24 @@ FORMAT = Format(
     suffixes=(".sqlite",),
     preference=0,  # it holds more than the other exports
     any_name=True,
+)
+
+PARQUET = Format(
+    name="nsys-parquetdir",
+    family=FAMILY,
+    facts=facts,
+    read=read,
+    hints=HINTS,
+    folders=("_pqtdir",),
+    preference=1,
+)
+
+ARROW = Format(
+    name="nsys-arrowdir",
+    family=FAMILY,
+    facts=facts,
+    read=read,
+    hints=HINTS,
+    folders=(ARROW_FOLDER,),
+    preference=2,
 )
