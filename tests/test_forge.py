@@ -8,13 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 import pytest
 
 from tests.forge import SCENES, Clock, Job, Noise, Plant, Truth, forge, scene, simulate
-from tests.forge.naive import device_accounts, device_ops, rows_of
-from tests.forge.ownership import EXPOSED, PHASES
+from tests.forge.naive import device_ops, rows_of
 
 pytestmark = pytest.mark.slow  # nothing of it changes with rankscope
 
@@ -39,35 +37,6 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
 
 def reports_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("report_rank_*.sqlite"))
-
-
-@pytest.mark.parametrize("name", EVERY_SCENE)
-def test_phases_and_exposed_communication_add_up(forged: Scenes, name: str) -> None:
-    truth, _ = forged[name]
-    clocks = {"host", "gpu"} if truth.job.gpu else {"host"}
-    assert {row["clock"] for row in truth.iterations} == clocks
-    assert len(truth.iterations) == 4 * 8 * len(clocks)
-    for row in truth.iterations:
-        parts = [row[f"{phase}_ns"] for phase in (*PHASES, EXPOSED)]
-        assert all(part is None or part >= 0 for part in parts)
-        rest = row["iteration_ns"] - sum(part or 0 for part in parts)
-        if row["iteration"] == 0:  # its loading is unknown, not nought
-            assert row["load_ns"] is None
-            assert rest >= 0
-        else:
-            assert rest == 0
-        exposed = row["exposed_communication_ns"]
-        assert row["work_ns"] == (None if exposed is None else row["iteration_ns"] - exposed)
-
-
-@pytest.mark.parametrize("name", EVERY_SCENE)
-def test_windows_follow_one_another(forged: Scenes, name: str) -> None:
-    truth, _ = forged[name]
-    ends: dict[tuple, Any] = {}
-    for row in truth.iterations:
-        key = (row["rank"], row["clock"])
-        assert row["window_start_ns"] == ends.get(key, row["window_start_ns"])
-        ends[key] = row["window_end_ns"]
 
 
 @pytest.mark.parametrize("name", EVERY_SCENE)
@@ -100,42 +69,6 @@ def test_device_obeys_launches_and_streams(forged: Scenes, name: str) -> None:
         for spans in streams.values():
             spans.sort()
             assert all(b[0] >= a[1] for a, b in pairwise(spans))
-
-
-# A naive reader cannot place unnamed loading, unrecorded launches, background threads, graphs.
-BEYOND_NAIVE = {"load_between", "load_inside", "no_launch_record", "dali", "cuda_graph"}
-BEYOND_NAIVE |= {"host_only", "mpi_like", "late_capture"}  # no CUDA; no numbers
-
-
-@pytest.mark.parametrize("name", sorted(set(EVERY_SCENE) - BEYOND_NAIVE))
-def test_a_naive_reading_of_the_report_gives_the_truth(forged: Scenes, name: str) -> None:
-    truth, folder = forged[name]
-    told = {
-        (row["rank"], row["iteration"]): row for row in truth.iterations if row["clock"] == "gpu"
-    }
-    for rank, path in enumerate(reports_in(folder)[:2]):
-        for i, shares in device_accounts(path):
-            row = told[rank, i]
-            wrong = {
-                phase: (ns, row[f"{phase}_ns"])
-                for phase, ns in shares.items()
-                if row[f"{phase}_ns"] not in (ns, None)
-            }
-            assert not wrong, (rank, i)
-
-
-@pytest.mark.parametrize("name", ["plain", "buckets", "trailing_all_gather", "offsets"])
-def test_arrivals_can_be_read_from_the_report(forged: Scenes, name: str) -> None:
-    truth, folder = forged[name]
-    for rank, path in enumerate(reports_in(folder)):
-        latest, arrivals = 0, []
-        for start, end, launch, _, _, nccl in device_ops(path):
-            if nccl:
-                arrivals.append(min(start, max(launch, latest)))
-            else:
-                latest = max(latest, end)
-        told = sorted(row["arrival_ns"] for row in truth.collectives if row["rank"] == rank)
-        assert sorted(arrivals) == told
 
 
 def test_queued_buckets_do_not_hide_a_straggler() -> None:

@@ -39,9 +39,6 @@ def truncate(path: Path, percent: float) -> None:
 CUTS = (50, 30, 70, 90, 95, 99)
 """Where reports are cut (%)."""
 
-READABLE = {"two of a rank", "no world like ours", "no ranges that fit"}
-"""Names of SPOILED that leave a report readable."""
-
 
 OTHER_NAMES = {"no ranges that fit"}
 """Names of SPOILED after which all reports are read, by detected steps."""
@@ -124,33 +121,10 @@ def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[P
     assert "options-differ" in [problem.code for problem in run.compare().warnings]
 
 
-@pytest.mark.parametrize("what", spoiled(READABLE, slow=0))
-def test_or_is_skipped(cli: Cli, reports: list[Path], what: str) -> None:
-    SPOILED[what](reports[1])
-    told = cli("ingest", *reports, "--on-error", "skip", "--format", "json").document
-    assert [report["status"] for report in told["reports"]] == ["read", "skipped", "read", "read"]
-    assert told["run"]["missing_ranks"] == [1]
-    assert REPORT in told["reports"][1]["reason"]
-
-
 def test_names_are_listed_where_none_fits(cli: Cli, reports: list[Path]) -> None:
     SPOILED["no ranges that fit"](reports[0])
     refused = cli("ingest", reports[0], "--iteration", "^lap")
     refused.refused(3, "'xBatchN' (30)", "'Forward Pass' (30)", "--iteration")
-
-
-def test_two_reports_of_a_rank_are_both_named(cli: Cli, reports: list[Path]) -> None:
-    SPOILED["two of a rank"](reports[1])
-    cli("ingest", *reports).refused(3, "report_rank_0.sqlite", REPORT, "rank 0")
-
-
-@pytest.mark.slow
-def test_a_report_of_another_run(
-    cli: Cli, reports: list[Path], stored: Callable[..., Stored]
-) -> None:
-    cli("ingest", *reports)
-    foreign = sorted(stored("plain").folder.glob("*.sqlite"))[0]
-    cli("ingest", foreign).refused(3, foreign.name, "--db")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +151,6 @@ def test_wrong_usage_of_ingest(cli: Cli, options: list[str], named: str) -> None
     assert not Path("rankscope.duckdb").exists()
 
 
-@pytest.mark.parametrize("command", ["imbalance", "pick-reports"])
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -192,10 +165,10 @@ def test_wrong_usage_of_ingest(cli: Cli, options: list[str], named: str) -> None
         (["extra"], "extra"),
     ],
 )
-def test_wrong_usage_of_the_others(
-    cli: Cli, sample: Stored, command: str, options: list[str], named: str
+def test_wrong_usage_of_a_comparison(
+    cli: Cli, sample: Stored, options: list[str], named: str
 ) -> None:
-    cli(command, "--db", sample.db, *options).refused(2, named)
+    cli("imbalance", "--db", sample.db, *options).refused(2, named)
 
 
 def test_wrong_usage_of_imbalance(cli: Cli, sample: Stored) -> None:
@@ -205,13 +178,12 @@ def test_wrong_usage_of_imbalance(cli: Cli, sample: Stored) -> None:
     cli("ingest").refused(2, "PATH")
 
 
-COMMANDS = [["imbalance"], ["pick-reports"], ["ingest", SAMPLE]]
+COMMANDS = [["imbalance"], ["ingest", SAMPLE]]
 
 
-@pytest.mark.parametrize("command", COMMANDS[:2], ids=lambda command: command[0])
-def test_a_missing_database(cli: Cli, command: list[object]) -> None:
-    cli(*command).refused(4, "rankscope.duckdb", "rankscope ingest")
-    cli(*command, "--db", "no/such/folder.duckdb").refused(4, "folder.duckdb")
+def test_a_missing_database(cli: Cli) -> None:
+    cli("imbalance").refused(4, "rankscope.duckdb", "rankscope ingest")
+    cli("imbalance", "--db", "no/such/folder.duckdb").refused(4, "folder.duckdb")
     assert not Path("rankscope.duckdb").exists()
 
 

@@ -100,12 +100,6 @@ def test_the_environment_names_the_database(
     cli("imbalance", "--db", tmp_path / "other.duckdb").refused(4, "other.duckdb")
 
 
-def test_globs_folders_and_files_mix(cli: Cli, reports: list[Path]) -> None:
-    folder = reports[0].parent
-    told = cli("ingest", f"{folder}/*_0.sqlite", reports[0], reports[1], "--format", "json")
-    assert told.document["run"]["ranks"] == [0, 1]
-
-
 @pytest.mark.slow
 def test_phases_may_be_said_in_parts(cli: Cli, reports: list[Path]) -> None:
     said = ("--phase", "optimizer=^backward$", "--phase", "optimizer=^forward$")
@@ -121,12 +115,6 @@ def test_iteration_names_of_ones_own(cli: Cli, reports: list[Path]) -> None:
     assert cli("ingest", *reports, "--iteration", r"my step (\d+)").code == 0
     told = cli("imbalance", "--format", "json").document
     assert told["run"]["iterations"]["last"] == 11
-
-
-@pytest.mark.slow
-def test_several_jobs(cli: Cli, reports: list[Path]) -> None:
-    told = cli("ingest", *reports, "--jobs", 2, "--format", "json").document
-    assert told["run"]["ranks"] == [0, 1, 2, 3]
 
 
 def test_rebuild(cli: Cli, reports: list[Path]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,57 +10,30 @@ from tests.forge.host import LAUNCH_NCCL
 from tests.forge.job import Job
 from tests.forge.names import KERNELS
 from tests.forge.record import RankRecord
-from tests.forge.schema import columns, create
-from tests.forge.tables import (
-    GLOBAL_VM,
-    POOL,
-    Rows,
-    capture_meta_data,
-    enums,
-    environment,
-    export_meta_data,
-    session_start,
-    system_environment,
-)
+from tests.forge.schema import columns
+from tests.forge.tables import GLOBAL_VM, Rows, StringPool, general_tables, write_export
 
 PUSH_POP, THREAD_NAME, DOMAIN_CREATE = 59, 39, 75
 DOMAINS = {1: "MPI"}
 CAPTURE_TAIL_NS = 300_000_000
 
 
-class StringPool:
-    """The strings of one report and their ids."""
-
-    def __init__(self) -> None:
-        self.ids = {text: i for i, text in enumerate(POOL)}
-
-    def __getitem__(self, text: str) -> int:
-        return self.ids.setdefault(text, len(self.ids))
-
-
 def export(job: Job, record: RankRecord, folder: Path) -> Path:
     """Write one rank's report into a folder and give its path; a file of that name is replaced."""
     who, options = record.identity, job.export
     name = options.file_name.format(rank=who.rank, host=who.host, pid=who.pid)
-    path = folder / name
-    path.unlink(missing_ok=True)
     pool = StringPool()
-    env = environment(record, options.rank_in_environment)
     older = options.schema == "2022.4"
     tables: dict[str, Rows] = {
-        "TARGET_INFO_SYSTEM_ENV": system_environment(record, options.schema, env, job.gpu),
-        "TARGET_INFO_SESSION_START_TIME": session_start(record),
+        **general_tables(
+            record, name, options.schema, gpu=job.gpu, with_rank=options.rank_in_environment
+        ),
         "ANALYSIS_DETAILS": [_details(record)],
         "PROCESSES": [(who.global_pid(), who.pid, "python3.11"), (GLOBAL_VM | 1 << 24, 1, "bash")],
         "ThreadNames": _threads(job, record, pool),
         "PROFILER_OVERHEAD": [_overhead(record, pool)],
         "ProcessStreams": [(who.global_pid(), pool["stdout.log"], pool[""])],
     }
-    tables["EXPORT_META_DATA" if older else "META_DATA_EXPORT"] = export_meta_data(
-        name, options.schema
-    )
-    if not older:
-        tables["META_DATA_CAPTURE"] = capture_meta_data(record, env, job.gpu)
     events = {"NVTX_EVENTS": _ranges(job, record, pool)}
     if job.gpu:
         tables["TARGET_INFO_CUDA_STREAM"] = _streams(record)
@@ -75,27 +47,7 @@ def export(job: Job, record: RankRecord, folder: Path) -> Path:
             rng.shuffle(rows)
         else:
             rows.sort(key=lambda row: row[0])  # type: ignore[return-value]
-    tables |= events
-    tables["StringIds"] = [(i, text) for text, i in pool.ids.items()]
-    connection = sqlite3.connect(path)
-    try:
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("PRAGMA journal_mode = OFF")
-        with connection:
-            for table, rows in tables.items():
-                if rows:  # a lazy export has no empty tables
-                    _fill(connection, table, create(table, options.schema), rows)
-            for table, (comment, rows) in enums(options.schema).items():
-                _fill(connection, table, create(table, options.schema, comment), rows)
-    finally:
-        connection.close()
-    return path
-
-
-def _fill(connection: sqlite3.Connection, table: str, sql: str, rows: Rows) -> None:
-    connection.execute(sql)
-    marks = ", ".join("?" * len(rows[0]))
-    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+    return write_export(folder / name, options.schema, tables | events, pool)
 
 
 def _details(record: RankRecord) -> tuple[object, ...]:

@@ -1,12 +1,17 @@
-"""The rows that stand in every export whatever ran: host, environment, session, enums."""
+"""What every export has whatever ran (host, environment, session, enums), and the file itself."""
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tests.forge.job import Schema
 from tests.forge.record import RankRecord
+from tests.forge.schema import create
 
 Rows = list[tuple[object, ...]]
 
@@ -144,3 +149,58 @@ def session_start(record: RankRecord) -> Rows:
     epoch = record.clock.utc_epoch()
     text = datetime.fromtimestamp(epoch // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return [(epoch, text, text)]
+
+
+class StringPool:
+    """The strings of one report and their ids."""
+
+    def __init__(self) -> None:
+        self.ids = {text: number for number, text in enumerate(POOL)}
+
+    def __getitem__(self, text: str) -> int:
+        return self.ids.setdefault(text, len(self.ids))
+
+
+def general_tables(
+    record: RankRecord, name: str, schema: Schema, *, gpu: bool = True, with_rank: bool = True
+) -> dict[str, Rows]:
+    """The tables that say where, when and how a report called `name` was recorded."""
+    env = environment(record, with_rank)
+    older = schema == "2022.4"
+    tables = {
+        "TARGET_INFO_SYSTEM_ENV": system_environment(record, schema, env, gpu),
+        "TARGET_INFO_SESSION_START_TIME": session_start(record),
+        "EXPORT_META_DATA" if older else "META_DATA_EXPORT": export_meta_data(name, schema),
+    }
+    return tables if older else tables | {"META_DATA_CAPTURE": capture_meta_data(record, env, gpu)}
+
+
+def write_export(
+    path: Path,
+    schema: Schema,
+    tables: dict[str, Rows],
+    pool: StringPool,
+    layouts: Mapping[str, str] = {},
+) -> Path:
+    """Write tables, their strings and the enums; a file of that name is replaced.
+
+    `layouts` has the CREATE TABLE statements of tables that `schema` does not describe.
+    """
+    path.unlink(missing_ok=True)
+    strings = {"StringIds": [(number, text) for text, number in pool.ids.items()]}
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = OFF")
+        with connection:
+            for table, rows in (tables | strings).items():
+                if rows:  # a lazy export has no empty tables
+                    _fill(connection, table, layouts.get(table) or create(table, schema), rows)
+            for table, (comment, rows) in enums(schema).items():
+                _fill(connection, table, create(table, schema, comment), rows)
+    return path
+
+
+def _fill(connection: sqlite3.Connection, table: str, sql: str, rows: Rows) -> None:
+    connection.execute(sql)
+    marks = ", ".join("?" * len(rows[0]))
+    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)

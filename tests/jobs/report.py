@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import numpy as np
 
 from tests.forge.record import Identity, RankClock, RankRecord
-from tests.forge.schema import create
-from tests.forge.tables import (
-    GLOBAL_VM,
-    POOL,
-    Rows,
-    capture_meta_data,
-    enums,
-    environment,
-    export_meta_data,
-    session_start,
-    system_environment,
-)
+from tests.forge.tables import GLOBAL_VM, Rows, StringPool, general_tables, write_export
 from tests.jobs.draws import generator
 from tests.jobs.job import MS, Job
 from tests.jobs.names import CHANNELS, KERNELS
@@ -29,20 +17,13 @@ PUSH_POP, DOMAIN_CREATE = 59, 75
 NCCL_DOMAIN = 3
 TAIL_NS = 250 * MS
 
-SYNCHRONIZATION = """CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (
+SYNCHRONIZATIONS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+LAYOUT = f"""CREATE TABLE {SYNCHRONIZATIONS} (
     start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
     contextId INTEGER NOT NULL, greenContextId INTEGER, streamId INTEGER NOT NULL,
     correlationId INTEGER, globalPid INTEGER, syncType INTEGER NOT NULL,
     eventId INTEGER NOT NULL, eventSyncId INTEGER
 )"""
-
-
-class _Strings:
-    def __init__(self) -> None:
-        self.ids = {text: number for number, text in enumerate(POOL)}
-
-    def __getitem__(self, text: str) -> int:
-        return self.ids.setdefault(text, len(self.ids))
 
 
 def clock(job: Job, rank: int) -> RankClock:
@@ -74,20 +55,16 @@ def _write(job: Job, rank: Rank, folder: Path) -> Path:
     schema = job.report.schema
     older = schema == "2022.4"
     path = folder / f"report_rank_{rank.number}.sqlite"
-    path.unlink(missing_ok=True)
-    pool = _Strings()
-    env = environment(record, rank_in_environment=True)
+    pool = StringPool()
     last = when.local(max((row[1] for row in rank.ranges), default=0))
     tables: dict[str, Rows] = {
-        "TARGET_INFO_SYSTEM_ENV": system_environment(record, schema, env, True),
-        "TARGET_INFO_SESSION_START_TIME": session_start(record),
+        **general_tables(record, path.name, schema),
         "ANALYSIS_DETAILS": [(GLOBAL_VM, last + TAIL_NS, 280 * MS, 280 * MS + last + TAIL_NS)],
         "PROCESSES": [(who.global_pid(), who.pid, "python3.11")],
         "ThreadNames": [
             (pool["python3.11"], 20, who.global_tid(who.main_tid)),
             (pool["pt_autograd_0"], 20, who.global_tid(who.autograd_tid)),
         ],
-        "EXPORT_META_DATA" if older else "META_DATA_EXPORT": export_meta_data(path.name, schema),
         "TARGET_INFO_CUDA_STREAM": [
             (stream, 0, 1, who.pid, 1, 0, 1 if stream == 7 else 2) for stream in rank.streams
         ],
@@ -95,33 +72,9 @@ def _write(job: Job, rank: Rank, folder: Path) -> Path:
         "CUPTI_ACTIVITY_KIND_RUNTIME": _calls(rank, who, when, pool),
         "CUPTI_ACTIVITY_KIND_KERNEL": _kernels(rank, who, when, pool, older),
         "CUPTI_ACTIVITY_KIND_MEMCPY": _copies(rank, who, when, older),
-        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": _syncs(rank, who, when),
+        SYNCHRONIZATIONS: _syncs(rank, who, when),
     }
-    if not older:
-        tables["META_DATA_CAPTURE"] = capture_meta_data(record, env, True)
-    tables["StringIds"] = [(number, text) for text, number in pool.ids.items()]
-    connection = sqlite3.connect(path)
-    try:
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("PRAGMA journal_mode = OFF")
-        with connection:
-            for table, rows in tables.items():
-                if rows:  # a lazy export has no empty tables
-                    own = table == "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-                    _fill(
-                        connection, table, SYNCHRONIZATION if own else create(table, schema), rows
-                    )
-            for table, (comment, rows) in enums(schema).items():
-                _fill(connection, table, create(table, schema, comment), rows)
-    finally:
-        connection.close()
-    return path
-
-
-def _fill(connection: sqlite3.Connection, table: str, sql: str, rows: Rows) -> None:
-    connection.execute(sql)
-    marks = ", ".join("?" * len(rows[0]))
-    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+    return write_export(path, schema, tables, pool, {SYNCHRONIZATIONS: LAYOUT})
 
 
 def _local(when: RankClock, rows: list[tuple], column: int) -> list[int]:
@@ -135,7 +88,7 @@ def _local(when: RankClock, rows: list[tuple], column: int) -> list[int]:
     return local
 
 
-def _ranges(job: Job, rank: Rank, who: Identity, when: RankClock, pool: _Strings) -> Rows:
+def _ranges(job: Job, rank: Rank, who: Identity, when: RankClock, pool: StringPool) -> Rows:
     tids = {0: who.global_tid(who.main_tid), 1: who.global_tid(who.autograd_tid)}
     rows: Rows = []
     times = zip(_local(when, rank.ranges, 0), _local(when, rank.ranges, 1), strict=True)
@@ -156,7 +109,7 @@ def _ranges(job: Job, rank: Rank, who: Identity, when: RankClock, pool: _Strings
     return rows
 
 
-def _calls(rank: Rank, who: Identity, when: RankClock, pool: _Strings) -> Rows:
+def _calls(rank: Rank, who: Identity, when: RankClock, pool: StringPool) -> Rows:
     tids = {0: who.global_tid(who.main_tid), 1: who.global_tid(who.autograd_tid)}
     starts, ends = _local(when, rank.calls, 0), _local(when, rank.calls, 1)
     return [
@@ -167,7 +120,7 @@ def _calls(rank: Rank, who: Identity, when: RankClock, pool: _Strings) -> Rows:
     ]
 
 
-def _kernels(rank: Rank, who: Identity, when: RankClock, pool: _Strings, older: bool) -> Rows:
+def _kernels(rank: Rank, who: Identity, when: RankClock, pool: StringPool, older: bool) -> Rows:
     pid, green = who.global_pid(), () if older else (0,)
     known: dict[str, tuple[object, ...]] = {}
     rows: Rows = []

@@ -187,15 +187,6 @@ def test_a_rebuild_that_fails_leaves_the_old_run(
     assert {*tmp_path.iterdir()} == there, "no half-built database stays behind"
 
 
-@pytest.mark.slow
-def test_a_rebuild_forgets_what_was_there(reports: list[Path], tmp_path: Path) -> None:
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest(reports, db)
-    run = rankscope.ingest(reports[:2], db, rebuild=True)
-    assert {*run.iterations()["rank"]} == {0, 1}
-    assert {path.name for path in tmp_path.iterdir()} == {"reports", "run.duckdb"}
-
-
 def test_a_rebuild_mends_a_damaged_database(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     db.write_bytes(b"damaged")

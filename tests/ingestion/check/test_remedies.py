@@ -71,7 +71,7 @@ def test_every_warning_about_a_run_has_a_remedy_that_fits(by: str) -> None:
 def codes_of_runs() -> set[str]:
     """Codes of the warnings that a run's reports and the comparison of its ranks give."""
     package = Path(rankscope.__file__).parent
-    stages = ("align", "check", "compare", "ingestion", "measure", "segment")
+    stages = ("match", "judge", "compare", "ingestion", "measure")
     texts = [
         path.read_text("utf-8")
         for stage in stages

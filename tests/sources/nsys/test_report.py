@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from sqlite3 import connect
 
-import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -283,25 +282,6 @@ def test_parquet_and_sqlite_hold_the_same(rank: int) -> None:
     assert parquet.ranges.whole.equals(exported.ranges.whole)
     assert parquet.facts == exported.facts
     assert parquet.events == exported.events
-
-
-@needs_shared
-def test_damaged_parquet_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "report_rank_0_pqtdir"
-    shutil.copytree(SHARED / "captured/2023.4/export_dirs/report_rank_0_pqtdir", folder)
-    events = folder / "NVTX_EVENTS.parquet"
-    events.chmod(0o644)
-    events.write_bytes(events.read_bytes()[:100])
-    with pytest.raises(UnreadableReport, match="NVTX_EVENTS"):
-        exports.read(folder)
-    with pytest.raises(UnreadableReport, match="not an Nsight Systems export"):
-        exports.read(tmp_path)
-
-
-def test_frames_are_what_the_sqlite_reader_gives() -> None:
-    trace = exports.read(SAMPLE / "report_rank_0.sqlite")
-    assert trace.ranges.whole.schema["start"] == pl.Int64
-    assert trace.broken_rows == 0
 
 
 def test_a_whole_name_in_place_of_the_short_one(tmp_path: Path) -> None:
