@@ -10,18 +10,6 @@ from pathlib import Path
 
 from tests.bench.costs import Cost, Failed, cost, settle
 from tests.bench.rivals import Rival
-from tests.bench.tables import rows
-
-HEAD = (
-    "way",
-    "events",
-    "seconds",
-    "CPU seconds",
-    "events/s",
-    "time per event beside rankscope's",
-    "CPU time, so",
-    "peak memory of a process",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +63,6 @@ def measured(ways: list[Rival], reports: list[Path], processes: int, repeat: int
         if way.name not in absent
     }
     return Measured(read, absent)
-
-
-def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) -> str:
-    """A table of what each way takes. See `measured`."""
-    found = measured(ways, reports, processes, repeat)
-    lines = []
-    for way in ways:
-        if way.name in found.absent:
-            lines.append([way.name, f"– ({found.absent[way.name]})", *[""] * (len(HEAD) - 2)])
-            continue
-        took, seen = found.best[way.name]
-        own, events = found.best[way.beside]
-        lines.append(
-            [
-                way.name,
-                f"{seen:,}",
-                f"{took.seconds:.1f}",
-                f"{took.cpu_s:.1f}",
-                f"{seen / took.seconds:,.0f}",
-                f"{found.per_event(way.name) / found.per_event(way.beside):.2f} ×",
-                f"{took.cpu_s / seen * events / max(own.cpu_s, 0.01):.2f} ×",
-                f"{took.peak_bytes / 1e6:,.0f} MB",
-            ]
-        )
-    return rows(HEAD, lines)
 
 
 def count(reports: list[Path], tables: tuple[str, ...]) -> int:

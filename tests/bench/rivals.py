@@ -18,12 +18,6 @@ from tests.bench import parquet
 RANKSCOPE, OF_PARQUET = "rankscope ingest", "rankscope ingest, of Parquet"
 RECIPES = ("nvtx_sum", "nvtx_gpu_proj_sum", "nccl_sum")
 
-HTA = """
-import multiprocessing, sys
-multiprocessing.cpu_count = lambda: int(sys.argv[1])  # it starts one process a processor
-from hta.trace_analysis import TraceAnalysis
-TraceAnalysis(trace_dir=sys.argv[2]).get_temporal_breakdown(visualize=False)
-"""
 
 NSYS_AI = """
 import sys
@@ -97,23 +91,6 @@ def of_nsys(tools: Path) -> list[Rival]:
             ],
             lambda _: {"HOME": str(tools / "nsys-ai" / "home")},
             _without_caches,
-        ),
-    ]
-
-
-def of_kineto(tools: Path) -> list[Rival]:
-    """rankscope and HTA over a folder of traces of the PyTorch profiler."""
-    hta = tools / "hta" / "bin" / "python"
-    return [
-        Rival(RANKSCOPE, None, itself, rankscope),
-        Rival(
-            "HTA, its parsing and temporal breakdown",
-            None if hta.exists() else "not installed",
-            itself,
-            lambda processes, reports: [
-                *(str(hta), "-c", HTA, str(processes)),
-                str(reports[0].parent),
-            ],
         ),
     ]
 

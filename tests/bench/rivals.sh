@@ -13,8 +13,6 @@ venv() { # NAME PACKAGE...
   [ -x "$name/bin/python" ] || "$python" -m venv "$name"
   "$name/bin/python" -m pip install -q --disable-pip-version-check "$@"
 }
-# It overflows with pandas 3.
-venv hta HolisticTraceAnalysis==0.5.0 'pandas<3'
 # Recipes of 2023 shift unsigned numbers as NumPy 2 no longer does, and import asyncore: Python 3.11 at the most.
 venv recipes 'numpy<2' 'pandas<2.2' 'pyarrow<17' psutil
 # Its cache is made through DuckDB's extension for SQLite, which DuckDB would download.

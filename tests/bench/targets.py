@@ -24,10 +24,12 @@ from pathlib import Path
 from tests.bench import rivals
 from tests.bench.beside import measured
 from tests.bench.costs import ROOT, Cost, cost, machine, settle
-from tests.bench.growth import ONE_THREAD
 from tests.bench.reports import large_report, large_reports
 from tests.bench.shapes import SHAPES, shaped_reports
 from tests.bench.tables import put, rows
+
+ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
+"""Environment of a command whose work is shared out by processes alone."""
 
 HEAD = ("what users wait for", "measured", "target", "met")
 

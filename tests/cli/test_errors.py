@@ -188,7 +188,9 @@ def test_a_missing_database(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-@pytest.mark.parametrize("how", ["empty", "text", "cut", "newer", "older", "not ours"])
+@pytest.mark.parametrize(
+    "how", ["empty", "text", "zeros", "SQLite", "cut", "newer", "older", "not ours"]
+)
 def test_a_bad_database(
     cli: Cli, sample: Stored, tmp_path: Path, command: list[object], how: str
 ) -> None:
@@ -198,6 +200,10 @@ def test_a_bad_database(
         db.write_bytes(b"")
     elif how == "text":
         db.write_text("nothing of the kind")
+    elif how == "zeros":
+        db.write_bytes(b"\0" * 5000)
+    elif how == "SQLite":
+        db.write_bytes(b"SQLite format 3\0" + b"x" * 5000)
     elif how == "cut":
         truncate(db, 40)
     elif how == "not ours":

@@ -75,20 +75,6 @@ def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
 
 
 @pytest.mark.parametrize("name", mostly_nightly(HOSTILES), ids=range(len(HOSTILES)))
-def test_the_accused_ranks_host(cli: Cli, reports: list[Path], name: str | bytes) -> None:
-    """It stands in the verdict's sentence."""
-    edit(reports[2], "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
-    assert cli("ingest", *reports).code == 0
-    for output, begin in (("table", "Rank 2 ("), ("markdown", "### Rank 2 (")):
-        result = cli("imbalance", "--format", output)
-        harmless(result)
-        first = result.out.splitlines()[0]
-        assert first.startswith(begin)
-        assert ") is slow in every 5th iteration" in first
-        assert len(first) < 1000
-
-
-@pytest.mark.parametrize("name", mostly_nightly(HOSTILES), ids=range(len(HOSTILES)))
 def test_ranges_of_any_name(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     """As foreign ranges they change nothing; as the only ones they are listed harmlessly."""
     for report in reports:

@@ -77,16 +77,6 @@ def test_its_document(cli: Cli, sample: Stored, stored: Callable[..., Stored], n
     assert told["verdict"]["class"] in CLASSES
 
 
-def test_its_verdict(cli: Cli, sample: Stored) -> None:
-    verdict = document(cli, sample)["verdict"]
-    assert (verdict["class"], verdict["ranks"], verdict["cause"]) == ("periodic", [2], "load")
-    assert verdict["iterations"] == [2, 7, 12, 17, 22, 27]
-    assert (verdict["period"], verdict["roles"]) == (5, [])
-    assert 0 < verdict["gain"] < 1
-    assert 0 < verdict["cause_share"] <= 1
-    assert verdict["iterations_share"] == pytest.approx(6 / 29)
-
-
 def test_unknown_is_null(cli: Cli, sample: Stored) -> None:
     told = document(cli, sample)
     for rank in told["ranks"]:
@@ -97,19 +87,6 @@ def test_unknown_is_null(cli: Cli, sample: Stored) -> None:
     for name in ("compute", "communication", "idle"):
         assert [metrics[name][key] for key in ("mean", "imbalance", "lost_ns")] == [None] * 3
         assert metrics[name]["max"] == {"rank": None, "value_ns": None}
-
-
-def test_scores_are_compared_as_documented(cli: Cli, sample: Stored) -> None:
-    told = document(cli, sample, "--metric", "load", "--metric", "work")
-    assert [each["metric"] for each in told["metrics"]] == ["load", "work"]
-    load = told["metrics"][0]
-    scores = {rank["rank"]: rank["values_ns"]["load"] for rank in told["ranks"]}
-    assert load["max"] == {"rank": 2, "value_ns": max(scores.values())}
-    assert load["min"]["value_ns"] == min(scores.values())
-    assert load["median"]["value_ns"] == sorted(scores.values())[1]
-    assert load["imbalance"] == pytest.approx(max(scores.values()) / load["mean"] - 1)
-    medians = document(cli, sample, "--metric", "load", "--statistic", "median")["metrics"][0]
-    assert medians["max"]["value_ns"] < load["max"]["value_ns"] / 1.5, "medians hide him"
 
 
 @pytest.mark.parametrize(
@@ -195,10 +172,6 @@ def test_the_gate(cli: Cli, sample: Stored, stored: Callable[..., Stored]) -> No
     assert "inconclusive" in lone.err
     failed = cli(*gate, 5, "--db", sample.db, "--format", "json")
     assert json.loads(failed.out)["verdict"]["ranks"] == [2], "the answer is there all the same"
-
-
-def test_a_straggler_is_no_error_without_the_gate(cli: Cli, sample: Stored) -> None:
-    assert cli("imbalance", "--db", sample.db).code == 0
 
 
 def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:

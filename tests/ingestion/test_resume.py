@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.errors import DatabaseError
 from rankscope.model.reports import ReportFile
 from rankscope.store import Database
 from tests.forge import forge, scene
@@ -77,32 +76,6 @@ def test_killed_in_the_middle(
     assert _whole_reports(db, undisturbed) == stored
     rankscope.ingest([profiles], db, jobs=1)
     assert all(frame.equals(undisturbed[name]) for name, frame in _content(db).items())
-
-
-@pytest.mark.nightly
-def test_a_second_ingest_says_that_the_first_is_at_it(profiles: Path, tmp_path: Path) -> None:
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest([profiles], db)
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from pathlib import Path; from rankscope.store import Database\n"
-            "with Database.open(Path(sys.argv[1]), write=True): print('held', flush=True); "
-            "sys.stdin.read()",
-            str(db),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(DatabaseError, match="in use"):
-            rankscope.ingest([profiles], db)
-    finally:
-        holder.communicate()
-    rankscope.ingest([profiles], db)
 
 
 @pytest.mark.parametrize("jobs", mostly_nightly([2, 1]))

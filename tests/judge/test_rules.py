@@ -62,13 +62,6 @@ def test_planted_ranks_are_found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_nightly(SEEDS))
-def test_a_slow_device_is_found(stored: Callable[..., Stored], seed: int) -> None:
-    verdict = stored("planted", where="device", seed=seed).analysis().verdict
-    assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (3,), "backward")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", mostly_nightly(SEEDS))
 def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) -> None:
     job = stored("planted", kind="periodic", where="forward", seed=seed)
     assert hits(job) <= flagged(job)
@@ -86,13 +79,6 @@ def test_no_rank_is_named_wrongly(
     job = stored("planted", ranks=ranks, kind=kind, where=where, seed=seed)
     verdict = job.analysis().verdict
     assert (verdict.kind, verdict.ranks) == (kind, ()), verdict.sentence
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", mostly_nightly(PHASES))
-def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> None:
-    verdict = stored("planted", kind="rotating", where=where).analysis().verdict
-    assert (verdict.kind, verdict.ranks, verdict.cause) == ("rotating", (), where)
 
 
 @pytest.mark.parametrize(

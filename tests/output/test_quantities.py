@@ -10,9 +10,8 @@ import polars as pl
 import pytest
 
 from rankscope.output.frame_table import generic_table
-from rankscope.output.markdown_csv import csv, markdown
+from rankscope.output.markdown_csv import csv
 from rankscope.output.quantities import beyond_error, milliseconds, percent, seconds, size, span
-from rankscope.output.table_layout import Table
 from rankscope.output.text_tables import what_if_table
 from rankscope.util.sanitize import sanitized
 from tests.support import Stored
@@ -57,13 +56,6 @@ def test_moments_sizes_and_spans() -> None:
     assert [size(7), size(2_100_000), size(3_000_000_000)] == ["7 B", "2.1 MB", "3.0 GB"]
     assert span([0, 1, 2, 3, 7, 9, 10]) == "0-3, 7, 9-10"
     assert span([]) == ""
-
-
-def test_markdown_survives_any_cell() -> None:
-    table = Table("T", ("a", "b"), (("x|y", "1"), ("", "–")), frozenset(("b",)))
-    assert markdown(table).splitlines() == [
-        "**T**", "", "| a | b |", "| --- | --: |", "| x\\|y | 1 |", "|  | – |",
-    ]  # fmt: skip
 
 
 def test_csv_survives_any_name() -> None:

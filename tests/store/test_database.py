@@ -19,13 +19,6 @@ from rankscope.model.options import Options
 from rankscope.store import Database
 from tests.support import Stored
 
-HOLD = """
-import duckdb, sys
-held = duckdb.connect(sys.argv[1])
-print("held", flush=True)
-sys.stdin.read()
-"""
-
 
 @pytest.fixture
 def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
@@ -104,57 +97,9 @@ def test_a_database_of_another_version(db: Path, version: str) -> None:
         assert connection.execute("select count(*) from ranks").fetchone() == (4,)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"no database", b"\0" * 5000, b"SQLite format 3\0" + b"x" * 5000]
-)
-def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "odd.duckdb"
-    path.write_bytes(content)
-    with pytest.raises(DatabaseError, match=r"odd\.duckdb"):
-        rankscope.open_run(path)
-    assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.7])
-def test_a_truncated_database(db: Path, share: float) -> None:
-    whole = db.read_bytes()
-    db.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(DatabaseError, match=r"run\.duckdb"):
-        rankscope.open_run(db)
-
-
-def test_a_duckdb_file_of_someone_else(tmp_path: Path) -> None:
-    path = tmp_path / "bills.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("create table bills (i int)")
-    with pytest.raises(DatabaseError, match=r"bills\.duckdb"):
-        rankscope.open_run(path)
-
-
 def test_a_folder_in_its_place(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match=str(tmp_path)):
         rankscope.open_run(tmp_path)
-
-
-def test_a_folder_that_is_not_there(stored: Callable[..., Stored], tmp_path: Path) -> None:
-    with pytest.raises(DatabaseError, match="nowhere"):
-        rankscope.ingest([stored("plain").folder], tmp_path / "nowhere" / "run.duckdb")
-
-
-@pytest.mark.slow
-def test_a_database_in_use_by_another_process(stored: Callable[..., Stored], db: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(db)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(DatabaseError, match=r"run\.duckdb.*in use"):
-            rankscope.open_run(db)
-    finally:
-        holder.communicate()
-    assert rankscope.open_run(db).iterations().height == 4 * 30
 
 
 def test_readers_do_not_lock_each_other_out(db: Path) -> None:
