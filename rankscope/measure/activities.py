@@ -7,6 +7,7 @@ import polars as pl
 
 from rankscope.measure.launches import LaunchSample, signed
 from rankscope.measure.segment import PhaseRanges
+from rankscope.model.arrays import filled, is_null, taken, with_series
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.schema import ACTIVITIES, conform, empty
 from rankscope.util.numbers import NEVER
@@ -40,22 +41,25 @@ class ActivityTotals:
         """Add a chunk of what `attribute` returned."""
         if part.is_empty():
             return
-        keys = part.select(_KEY).with_columns(pl.col("phase").fill_null("other"))
-        own = part["training"] & part["operation"].is_null() & part["window"].is_not_null()
-        place, some = _places(_codes(keys) * own.to_numpy())
+        keys = part[_KEY]
+        if keys["phase"].has_nulls():
+            keys = with_series(keys, keys["phase"].fill_null("other"))
+        own = part["training"].to_numpy() & is_null(part["operation"]) & ~is_null(part["window"])
+        place, some = _places(_codes(keys) * own)
         others = 0 if own.all() else 1  # everything else has place 0
+        keys = taken(keys, some[others:])
         start, end = part["start"].to_numpy(), part["end"].to_numpy()
         alone, within = self._overlap(start, end)
         lengths = signed(end - start, alone, within)
-        self._sampled(place - others, keys[some[others:]], lengths)
+        self._sampled(place - others, keys, lengths)
         place = 2 * place + alone
         sums = np.zeros((3, 2 * len(some)), dtype=np.int64)
         sums[0] = np.bincount(place, minlength=2 * len(some))
         np.add.at(sums[1], place, end - start)
-        size = part.select(pl.coalesce("grid", "bytes", 0)).to_series()
-        np.add.at(sums[2], place, size.to_numpy())
+        size = np.where(is_null(part["grid"]), filled(part["bytes"], 0), filled(part["grid"], 0))
+        np.add.at(sums[2], place, size)
         beside, clear = sums[:, 2 * others :: 2], sums[:, 2 * others + 1 :: 2]
-        self._parts.append((keys[some[others:]], np.concatenate((beside + clear, clear[1:]))))
+        self._parts.append((keys, np.concatenate((beside + clear, clear[1:]))))
 
     def _sampled(self, place: Times, keys: pl.DataFrame, length: Times) -> None:
         """Add kernels to the sample of launches; those of place -1 are none.
@@ -69,7 +73,7 @@ class ActivityTotals:
             return
         of_kernels = np.append((keys["kind"] == "kernel").to_numpy(), False)
         own = np.flatnonzero(of_kernels[place])
-        counts = keys.with_columns(count=np.bincount(place[place >= 0], minlength=keys.height))
+        count = np.bincount(place[place >= 0], minlength=keys.height)
         before = np.zeros(keys.height, dtype=np.int64)
         window = keys["window"].to_numpy()
         first, last = int(window.min()), int(window.max())
@@ -80,7 +84,7 @@ class ActivityTotals:
             known = keys.join(earlier, _KEY, "left", nulls_equal=True, maintain_order="left")
             before = known["count"].fill_null(0).to_numpy()
         self._sample.add(place[own], before, self._rows, length[own])
-        self._counts.append((last, counts))
+        self._counts.append((last, with_series(keys, pl.Series("count", count))))
         self._rows += keys.height
 
     def _overlap(self, start: Times, end: Times) -> tuple[Flags, Flags]:
@@ -98,16 +102,10 @@ class ActivityTotals:
         if not self._parts:
             return empty(_KEYED)
         keys, sums = zip(*self._parts, strict=True)
-        totals = pl.DataFrame(dict(zip(_SUMS, np.concatenate(sums, axis=1), strict=True)))
-        rows = pl.concat([pl.concat(keys), totals], how="horizontal").with_row_index("row")
-        frame = _lumped(rows, pl.col("row"))
-        group = np.empty(rows.height, np.int64)
-        group[frame["row"].explode().to_numpy()] = np.repeat(
-            np.arange(frame.height), frame["row"].list.len()
-        )
-        single = ((frame["kind"] == "kernel") & (frame["name"] != "")).fill_null(False).to_numpy()
+        frame, group = _lumped(pl.concat(keys), np.concatenate(sums, axis=1))
+        single = (frame["kind"] == "kernel").to_numpy() & (frame["name"] != "").to_numpy()
         lists = self._sample.lists(np.where(single[group], group, -1), frame["count"].to_numpy())
-        return conform(frame.drop("row").with_columns(launches=lists), _KEYED)
+        return conform(with_series(frame, lists.alias("launches")), _KEYED)
 
 
 def activities(
@@ -131,26 +129,25 @@ def activities(
         marks: the training thread's phase ranges.
 
     Returns:
-        ACTIVITIES without `rank`; `clear_ns` and `clear_size` count the operations that
-        overlap no collective; `launches` is a sample of the kernels with a name (LaunchSample).
+        ACTIVITIES with `window` instead of `rank`; `clear_ns` and `clear_size` count the operations
+        that overlap no collective; `launches` samples the kernels with a name (LaunchSample).
     """
-    number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
     kinds = [sums.frame, _ranges(host, marks), idle]
     of_work = ("size", "clear_ns", "clear_size", "launches")  # idling has none of them
-    frame = pl.concat([conform(each, _KEYED, optional=of_work) for each in kinds])
-    frame = frame.join(number, on="window").sort("window", "phase", "kind", "name")
-    return conform(frame, ACTIVITIES, optional=("rank",), drop_others=True).drop("rank")
+    frame = pl.concat([conform(each, _KEYED, optional=of_work) for each in kinds]).sort(_KEY)
+    return with_series(frame, taken(iterations["iteration"], frame["window"].to_numpy()))
 
 
 def _codes(columns: pl.DataFrame) -> Times:
     """A number above 0 for each row; equal rows have equal numbers."""
     code = np.ones(columns.height, dtype=np.int64)
-    named = columns.with_columns(pl.col(pl.String).cast(pl.Categorical))
-    for part in named.select(pl.all().to_physical()):
+    own = pl.Categorical(pl.Categories.random())
+    for each in columns:
+        part = each.cast(own) if each.dtype == pl.String else each
+        part = part if part.dtype.is_integer() else part.to_physical()
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
-        filled = part.fill_null(high + 1) if part.null_count() else part
         code *= high - low + 2
-        code += filled.to_numpy() - low
+        code += filled(part, high + 1) - low
     return code
 
 
@@ -168,49 +165,59 @@ def _places(codes: Times) -> tuple[Times, Times]:
 
 
 def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
-    opened = host.select("start", until="end", phase="label", window="window")
-    parts = (
-        part.sort("start")
-        .join_asof(opened, on="start", strategy="backward")
-        .filter(pl.col("start") < pl.col("until"))
-        .with_columns(kind=pl.lit("range"), length=pl.col("end") - pl.col("start"))
-        for part in marks.foreign.parts()
-    )
-    sums = pl.concat(_summed(part) for part in parts)
-    return conform(_lumped(sums), _KEYED, optional=("clear_ns", "clear_size", "launches"))
+    begins, untils = host["start"].to_numpy(), host["end"].to_numpy()
+    parts = [(empty(_KEYED)[_KEY], np.zeros((3, 0), dtype=np.int64))]
+    for part in marks.foreign.parts():
+        start, end = part["start"].to_numpy(), part["end"].to_numpy()
+        at = np.searchsorted(begins, start, side="right") - 1
+        inside = (at >= 0) & (start < untils[at])
+        segments = taken(host, at[inside])
+        keys = pl.DataFrame(
+            {
+                "window": segments["window"],
+                "phase": segments["label"].cast(pl.String),
+                "kind": pl.Series(["range"]).new_from_index(0, segments.height),
+                "name": part["name"].filter(pl.Series(inside)),
+            }
+        )
+        length = (end - start)[inside]
+        parts.append(_summed(keys, np.stack((np.ones_like(length), length, 0 * length)))[:2])
+    every, totals = zip(*parts, strict=True)
+    ranges, _ = _lumped(pl.concat(every), np.concatenate(totals, axis=1))
+    return conform(ranges, _KEYED, optional=("clear_ns", "clear_size", "launches"))
 
 
-def _summed(each: pl.DataFrame) -> pl.DataFrame:
-    """A row per window, phase, kind and name."""
-    return each.group_by(_KEY).agg(
-        count=pl.len().cast(pl.Int64),
-        total_ns=pl.col("length").sum(),
-        size=pl.lit(0),
-    )
+def _summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]:
+    """Equal keys become one: the keys and their sums, and the place of each former one there."""
+    if keys.is_empty():
+        return keys, sums, np.zeros(0, dtype=np.int64)
+    place, some = _places(_codes(keys))
+    totals = np.zeros((len(sums), len(some)), dtype=np.int64)
+    for total, each in zip(totals, sums, strict=True):
+        np.add.at(total, place, each)
+    return taken(keys, some), totals, place
 
 
-def _lumped(sums: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
+def _lumped(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times]:
     """A row per window, phase, kind and name; minor names merged under an empty name.
 
     Args:
-        sums: rows of the same, and amounts to add up. They are many where kernels have many
-            names: categories are grouped and joined in half the time of texts.
-        more: what else to gather of the rows that become one.
+        keys: of amounts to add up; more than one may be equal.
+        sums: the amounts, a row for each of _SUMS or of the first of them.
+
+    Returns:
+        The rows, and the place of each of `keys` among them.
     """
-    rows = sums.lazy()
-    leading = (
-        rows.group_by("kind", "name")
-        .agg(pl.col("total_ns").sum())
-        .sort("total_ns", pl.col("name").cast(pl.String), descending=[True, False])
-        .group_by("kind", maintain_order=True)
-        .head(MOST_NAMES)
-        .select("kind", "name", leads=pl.lit(True))
-    )
-    return (
-        rows.join(leading, on=["kind", "name"], how="left")
-        .with_columns(name=pl.when("leads").then("name").otherwise(pl.lit("", sums["name"].dtype)))
-        .drop("leads")
-        .group_by(_KEY)
-        .agg(pl.exclude("row").sum(), *more)
-        .collect()
-    )
+    names, totals, place = _summed(keys[["kind", "name"]], sums)
+    if names.height > MOST_NAMES:
+        texts, row = names["name"].cast(pl.String), pl.Series("row", np.arange(names.height))
+        by_total = with_series(names, texts, row, pl.Series("total", totals[1])).sort(
+            "total", "name", descending=[True, False]
+        )
+        leads = np.zeros(names.height, dtype=np.bool_)
+        for kind in by_total["kind"].unique():
+            leads[by_total["row"].filter(by_total["kind"] == kind).head(MOST_NAMES)] = True
+        without = pl.Series([""], dtype=keys["name"].dtype)
+        keys = with_series(keys, keys["name"].zip_with(pl.Series(leads[place]), without))
+    keys, sums, place = _summed(keys, sums)
+    return with_series(keys, *map(pl.Series, _SUMS, sums)), place

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.segment import PhaseRanges
+from rankscope.model.arrays import taken
 from rankscope.model.intervals import Times, cells, owners
 from rankscope.model.schema import SEGMENTS
 from rankscope.util.numbers import NEVER
@@ -69,8 +70,8 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
     border = np.flatnonzero((window[1:] != window[:-1]) | (part[1:] != part[:-1]))
     first, last = np.append(0, border + 1), np.append(border, len(part) - 1)
     first, last = first[: len(part)], last[: len(part)]  # none of no rows
-    rows = {"start": frame["start"][first], "end": frame["end"][last]}
-    return pl.DataFrame({**rows, "window": frame["window"][first], "label": label[first]}, SEGMENTS)
+    rows = taken(frame[["start", "window"]], first)
+    return pl.DataFrame([rows["start"], taken(frame["end"], last), rows["window"], label[first]])
 
 
 def _before_phases(iterations: pl.DataFrame, phases: Times) -> pl.DataFrame:

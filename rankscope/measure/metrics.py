@@ -16,12 +16,13 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.device import DeviceTimeline
+from rankscope.measure.device_sweep import EXPOSED, LABELS, OTHER, Codes
 from rankscope.measure.host import merged
+from rankscope.model.arrays import filled, is_null, known_if, rows_of, taken, with_series
 from rankscope.model.intervals import length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PARTS, Clock
-from rankscope.model.metrics import METRICS, Need, column_of, measured_metrics
-from rankscope.model.schema import MEASURES, SEGMENTS, conform
-from rankscope.model.tables import metric_dtype
+from rankscope.model.metrics import Need, column_of, measured_metrics
+from rankscope.model.schema import MEASURES, conform
 from rankscope.util.numbers import NEVER
 
 UNPHASED_LIMIT = 0.05
@@ -67,23 +68,18 @@ def host_numbers(
         waits_visible: false where waits hide inside phases (device communication that the host
             merely launches); then exposed communication and work are unknown.
     """
-    parts = _parts(host_segments(segments, waits_visible), iterations.height)
-    known = phases | ({"load"} if (segments["label"] == "load").any() else set())
-    frame = pl.concat(
-        [
-            iterations.select("iteration", window_start_ns="window_start", end="window_end"),
-            parts,
-        ],
-        how="horizontal",
-    ).with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
-    unknown = [phase for phase in NAMED_PHASES if phase not in known]
-    if not waits_visible:
-        unknown.append("exposed_communication")
-    frame = _without_first_load(frame).with_columns(
-        pl.lit(None, pl.Int64).alias(column_of(part)) for part in unknown
-    )
-    exposed = _exposed(segments, iterations, "host")
-    return Numbers(_finish(MetricInputs(Clock.HOST, frame, exposed, collectives)), exposed)
+    begin = iterations["window_start"]
+    columns = {
+        "iteration": iterations["iteration"],
+        "window_start_ns": begin,
+        "iteration_ns": iterations["window_end"] - begin,
+        **_parts(segments, _host_labels(segments, waits_visible), iterations.height),
+    }
+    known = _known(phases, segments) | ({"exposed_communication"} if waits_visible else set())
+    never = np.zeros(iterations.height, dtype=np.bool_)
+    for column in map(column_of, {*NAMED_PHASES, "exposed_communication"} - known):
+        columns[column] = known_if(columns[column], never)
+    return _numbers(Clock.HOST, iterations, columns, segments, collectives)
 
 
 def gpu_numbers(
@@ -93,37 +89,32 @@ def gpu_numbers(
     collectives: pl.DataFrame,
 ) -> Numbers:
     """Numbers on the gpu clock; unknown in windows without any launch."""
-    unnamed = pl.col("label").is_in([*{*COMPUTING_PHASES} - phases])
-    parts = _parts(_as_other(device_segments(device), unnamed), iterations.height)
-    known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
+    labels = _device_labels(device)
+    labels[np.isin(labels, [PARTS.index(phase) for phase in {*COMPUTING_PHASES} - phases])] = OTHER
+    begin = device.windows["window_start"]
+    launched = ~is_null(begin)
+    enough = launched.copy()
+    enough[launched] = (device.unphased["share"] <= UNPHASED_LIMIT).to_numpy()
+    known = _known(phases, device.segments)
+    never = np.zeros_like(launched)
+    knowable = {phase: enough if phase in known else never for phase in NAMED_PHASES}
     if device.opaque:
-        parts = parts.with_columns(exposed_communication_ns=pl.lit(None, pl.Int64))
-    enough = pl.col("share") <= UNPHASED_LIMIT
-    launched = pl.col("iteration_ns").is_not_null()
-    frame = (
-        pl.concat([iterations.select("iteration"), device.windows, parts], how="horizontal")
-        .lazy()
-        .rename({"window_start": "window_start_ns", "window_end": "end"})
-        .with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
-        .join(device.usage.lazy(), on="window", how="left")
-        .rename({name: column_of(name) for name in device.usage.columns if name != "window"})
-        .join(device.unphased.lazy(), on="window", how="left")
-        .sort("window")
-        .collect()
-        .pipe(_without_first_load)
-        .with_columns(
-            pl.when(launched, enough, pl.lit(phase in known))
-            .then(column_of(phase))
-            .alias(column_of(phase))
-            for phase in NAMED_PHASES
-        )
-        .with_columns(
-            pl.when(launched).then(part).alias(part)
-            for part in ("other_ns", "exposed_communication_ns")
-        )
-    )
-    exposed = _exposed(device.segments, iterations, "gpu")
-    return Numbers(_finish(MetricInputs(Clock.GPU, frame, exposed, collectives)), exposed)
+        knowable["exposed_communication"] = never
+    columns = {
+        "iteration": iterations["iteration"],
+        "window_start_ns": begin,
+        "iteration_ns": device.windows["window_end"] - begin,
+    }
+    parts = _parts(device.segments, labels, iterations.height)
+    for name in PARTS:
+        column = column_of(name)
+        columns[column] = known_if(parts[column], knowable.get(name, launched))
+    for name in device.usage.columns:
+        if name != "window":
+            used = np.zeros(iterations.height, dtype=np.int64)
+            used[launched] = device.usage[name].to_numpy()
+            columns[column_of(name)] = known_if(pl.Series(used), launched)
+    return _numbers(Clock.GPU, iterations, columns, device.segments, collectives)
 
 
 def host_segments(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
@@ -132,9 +123,7 @@ def host_segments(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
     Where waits hide inside phases, the visible rest of them is `other`. So is the visible part of
     the first iteration's loading.
     """
-    label = pl.col("label")
-    hidden = (label == "exposed_communication") & (not waits_visible)
-    return _as_other(segments, hidden | _first_load())
+    return _relabelled(segments, _host_labels(segments, waits_visible))
 
 
 def device_segments(device: DeviceTimeline) -> pl.DataFrame:
@@ -142,11 +131,7 @@ def device_segments(device: DeviceTimeline) -> pl.DataFrame:
 
     Visible waits are `other` too where more waits hide in CUDA graphs traced as a whole.
     """
-    blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT)["window"]
-    communicates = pl.col("label") == "exposed_communication"
-    unphased = pl.col("window").is_in(blind.implode()) & ~communicates
-    hidden = communicates & device.opaque
-    return _as_other(device.segments, unphased | hidden | _first_load())
+    return _relabelled(device.segments, _device_labels(device))
 
 
 def without(numbers: Numbers, windows: pl.Series) -> Numbers:
@@ -164,38 +149,75 @@ def without(numbers: Numbers, windows: pl.Series) -> Numbers:
     return Numbers(blank, numbers.exposed)
 
 
-def _first_load() -> pl.Expr:
-    """Whether a row is loading of the first iteration, which began before the capture."""
-    return (pl.col("window") == 0) & (pl.col("label") == "load")
+def _host_labels(segments: pl.DataFrame, waits_visible: bool) -> Codes:
+    """The label of each segment, by its place in PARTS, as `host_segments` has them."""
+    labels = _labels(segments)
+    if not waits_visible:
+        labels[labels == EXPOSED] = OTHER
+    return labels
 
 
-def _as_other(segments: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
-    label = pl.when(where).then(pl.lit("other", SEGMENTS["label"])).otherwise("label")
-    return merged(segments.with_columns(label=label))
+def _device_labels(device: DeviceTimeline) -> Codes:
+    """The label of each segment, by its place in PARTS, as `device_segments` has them."""
+    labels = _labels(device.segments)
+    blind = (device.unphased["share"] > UNPHASED_LIMIT).to_numpy()
+    communicates = labels == EXPOSED
+    window = device.segments["window"].to_numpy()
+    labels[np.isin(window, device.unphased["window"].to_numpy()[blind]) & ~communicates] = OTHER
+    if device.opaque:
+        labels[communicates] = OTHER
+    return labels
 
 
-def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
-    """Length of each part per window: columns `<part>_ns`, a row per window."""
+def _labels(segments: pl.DataFrame) -> Codes:
+    """Labels by their places in PARTS; loading of the first iteration, which began before the
+    capture, is `other`."""
+    labels = segments["label"].to_physical().to_numpy().copy()
+    labels[(segments["window"].to_numpy() == 0) & (labels == PARTS.index("load"))] = OTHER
+    return labels
+
+
+def _relabelled(segments: pl.DataFrame, labels: Codes) -> pl.DataFrame:
+    return merged(with_series(segments, taken(LABELS, labels).alias("label")))
+
+
+def _parts(segments: pl.DataFrame, labels: Codes, windows: int) -> dict[str, pl.Series]:
+    """Length of each part per window: `<part>_ns` → a value per window."""
     lengths = np.zeros((len(PARTS), windows), dtype=np.int64)
-    part = segments["label"].cast(pl.Enum(PARTS)).to_physical().to_numpy()
     length = segments["end"] - segments["start"]
-    np.add.at(lengths, (part, segments["window"].to_numpy()), length.to_numpy())
-    return pl.DataFrame({column_of(name): row for name, row in zip(PARTS, lengths, strict=True)})
+    np.add.at(lengths, (labels, segments["window"].to_numpy()), length.to_numpy())
+    return {column_of(name): pl.Series(row) for name, row in zip(PARTS, lengths, strict=True)}
 
 
-def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:
-    """`frame` with the first iteration's loading set to null."""
-    return frame.with_columns(load_ns=pl.when(pl.int_range(pl.len()) > 0).then("load_ns"))
+def _known(phases: frozenset[str], segments: pl.DataFrame) -> frozenset[str]:
+    """The phases whose time is known: those of ranges, and loading where there is any."""
+    return phases | ({"load"} if (segments["label"] == "load").any() else set())
 
 
-def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: str) -> pl.DataFrame:
+def _numbers(
+    clock: Clock,
+    iterations: pl.DataFrame,
+    columns: dict[str, pl.Series],
+    segments: pl.DataFrame,
+    collectives: pl.DataFrame,
+) -> Numbers:
+    """Numbers of the metrics of the sweep, of which the first iteration's loading is unknown."""
+    columns["load_ns"] = known_if(columns["load_ns"], np.arange(iterations.height) > 0)
+    exposed = _exposed(segments, iterations, clock)
+    inputs = MetricInputs(clock, pl.DataFrame(columns), exposed, collectives)
+    return Numbers(_finish(inputs), exposed)
+
+
+def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     """EXPOSED without `rank`, in time order."""
-    waits = segments.filter(pl.col("label") == "exposed_communication")
-    return waits.select(
-        iterations["iteration"].gather(waits["window"]),
-        clock=pl.lit(clock, pl.String),
-        start_ns="start",
-        end_ns="end",
+    waits = rows_of(segments, (segments["label"] == "exposed_communication").to_numpy())
+    return pl.DataFrame(
+        {
+            "iteration": taken(iterations["iteration"], waits["window"].to_numpy()),
+            "clock": pl.Series([clock.value]).new_from_index(0, waits.height),
+            "start_ns": waits["start"],
+            "end_ns": waits["end"],
+        }
     )
 
 
@@ -205,20 +227,20 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
     Raises:
         ValueError: nothing computes a metric of the registry.
     """
-    own = [(METRICS[name], function) for name, function in FUNCTIONS.items()]
-    frame = inputs.windows.with_columns(
-        function(inputs).cast(metric_dtype(metric)).alias(metric.column) for metric, function in own
-    ).with_columns(clock=pl.lit(inputs.clock.value))
+    columns = {each.name: each for each in inputs.windows}
+    columns["clock"] = pl.Series([inputs.clock.value]).new_from_index(0, inputs.windows.height)
+    for name, function in FUNCTIONS.items():
+        columns[column_of(name)] = function(inputs)
     for metric in measured_metrics():
-        if metric.column not in frame.columns:
+        if metric.column not in columns:
             if inputs.clock is Clock.GPU or metric.needs is not Need.DEVICE_WORK:
                 raise ValueError(
                     f"metric {metric.name}: nothing computes its column {metric.column}; see "
                     "the recipe of a metric in .github/CONTRIBUTING.md"
                 )
-            unknown = pl.lit(None, metric_dtype(metric)).alias(metric.column)
-            frame = frame.with_columns(unknown)
-    return conform(frame, MEASURES, optional=("rank",), drop_others=True).drop("rank")
+            columns[metric.column] = pl.Series([None]).new_from_index(0, inputs.windows.height)
+    measures = conform(pl.DataFrame(columns), MEASURES, optional=("rank",), drop_others=True)
+    return measures.drop("rank")
 
 
 def _work(inputs: MetricInputs) -> pl.Series:
@@ -237,15 +259,14 @@ def _ready_time(inputs: MetricInputs, which: str) -> pl.Series:
         inputs.collectives[name].filter(gradient).to_numpy() for name in ("iteration", "arrival_ns")
     )
     window = np.searchsorted(windows["iteration"].to_numpy(), iteration)
-    begin = windows["window_start_ns"].fill_null(0).to_numpy()
+    begin = filled(windows["window_start_ns"], 0)
     arrival = np.full(len(begin), NEVER if which == "first" else -NEVER)
     (np.minimum if which == "first" else np.maximum).at(arrival, window, arrivals)
     moment = np.maximum(arrival, begin)
     start, end = inputs.exposed["start_ns"].to_numpy(), inputs.exposed["end_ns"].to_numpy()
     between = length_before(start, end, moment) - length_before(start, end, begin)
-    without = pl.Series(np.abs(arrival) == NEVER)
-    unknown = windows["window_start_ns"].is_null() | windows["exposed_communication_ns"].is_null()
-    return pl.Series(moment - begin - between).set(unknown | without, None)
+    unknown = is_null(windows["window_start_ns"]) | is_null(windows["exposed_communication_ns"])
+    return known_if(pl.Series(moment - begin - between), (np.abs(arrival) < NEVER) & ~unknown)
 
 
 FUNCTIONS: dict[str, MetricFunction] = {

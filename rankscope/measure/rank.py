@@ -204,6 +204,7 @@ def measure_rank(
     spent = conform(
         activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
         ACTIVITIES,
+        drop_others=True,
     )
     return RankRows(
         rank=RankRecord(

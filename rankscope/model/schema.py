@@ -261,6 +261,8 @@ def conform(
             bugs of the stage, such as a misspelt name.
     """
     have = frame.schema
+    if have == schema:
+        return frame
     missing = [name for name in schema if name not in have and name not in optional]
     others = [name for name in have if name not in schema]
     if missing or (others and not drop_others):
@@ -270,8 +272,5 @@ def conform(
     unknown = pl.Series([None]).new_from_index(0, frame.height)
     columns = (frame[name] if name in have else unknown.alias(name) for name in schema)
     return pl.DataFrame(
-        [
-            each if each.dtype == dtype else each.cast(dtype)
-            for each, dtype in zip(columns, schema.values(), strict=True)
-        ]
+        [each.cast(dtype) for each, dtype in zip(columns, schema.values(), strict=True)]
     )
