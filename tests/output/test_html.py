@@ -19,6 +19,7 @@ import pytest
 from rankscope.api import picks_of
 from rankscope.output.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, unit_of
 from rankscope.output.html.page import safe
+from rankscope.output.phase_shares import phase_shares
 from rankscope.output.text_tables import LEAST_GAIN
 from tests.support import SAMPLE, Result, Stored, copied, edit
 
@@ -95,6 +96,9 @@ def test_cells_are_a_full_grid_and_equal_columns_are_there_once() -> None:
     found = cells(wide, [3, 5], [1, 2], ["iteration", "work", "load", "idle"])
     assert found["columns"] == {"iteration": 0, "work": 0, "load": 1}
     assert [unpacked(each) for each in found["packed"]] == [[5, 6, None, 7], [1, None, None, 3]]
+    assert [unpacked(each) for each in found["medians"]] == [[5, 6], [1, 3]]
+    alone = cells(wide.filter(rank=3), [3], [1, 2], ["work"])
+    assert [unpacked(each) for each in alone["medians"]] == [[5, 5]], "as the picture has it"
 
 
 def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
@@ -107,6 +111,10 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     assert told["first"] == {"rank": 2, "iteration": 2}
     by_id = {table["id"]: table for table in told["tables"]}
     assert by_id.keys() >= {"metrics", "ranks", "flagged", "iterations", "clocks", "reports"}
+    bars = phase_shares(analysis)
+    for part in (*bars.phases, *bars.communication):
+        means = bars.frame.sort("rank")[f"{part}_ns"] / 1e6
+        assert told["phase_means"]["parts"][part] == means.to_list()
     what_if = sample.run.imbalance().what_if
     assert what_if is not None
     some = what_if.filter(pl.col("gain") >= LEAST_GAIN)

@@ -76,17 +76,20 @@ def cells(
     Returns:
         `ranks`, `iterations`, `unit_ns`, `median_ns` (of the iterations' lengths), `packed` (one
         text per distinct column, rank by rank, see `packed`), `columns` (metric → index into
-        `packed`), `steps` (metric that is not a time → the value of 1 in its packed column),
-        `scales` (metric → linear part and end of the colour scale of its excess, see
-        `ExcessScale`) and `ticks` (metric → values at which that scale has ticks); both in ms, or
-        in the metric's unit.
+        `packed`), `medians` (one per text of `packed`: what excess is measured from, an iteration
+        each, role by role in the order of their lowest ranks), `steps` (metric that is not a time
+        → the value of 1 in its packed column), `scales` (metric → linear part and end of the
+        colour scale of its excess, see `ExcessScale`) and `ticks` (metric → values at which that
+        scale has ticks); both in ms, or in the metric's unit.
     """
     grid = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64}).join(
         pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64}), how="cross"
     )
     full = grid.join(wide, on=["rank", "iteration"], how="left", maintain_order="left")
     unit = unit_of(full["iteration_ns"])
+    by_role = _medians_grid(wide, ranks, iterations)
     places: dict[str, int] = {}
+    medians: list[str] = []
     columns: dict[str, int] = {}
     steps: dict[str, float] = {}
     scales: dict[str, list[float]] = {}
@@ -97,11 +100,22 @@ def cells(
             continue
         if not METRICS[name].is_time:
             steps[name] = step_of(column)
-        scale = scale_of(with_excess(wide, name))
+        excess = with_excess(wide, name)
+        scale = scale_of(excess)
         divisor = 1e6 if METRICS[name].is_time else 1.0
         scales[name] = [scale.linear / divisor, scale.limit / divisor]
         ticks[name] = scale.ticks(divisor)
-        columns[name] = places.setdefault(packed(column, steps.get(name, unit)), len(places))
+        step = steps.get(name, unit)
+        columns[name] = places.setdefault(packed(column, step), len(places))
+        if len(medians) < len(places):
+            middle = excess.group_by("role", "iteration").agg(
+                median=(pl.col("value") - pl.col("excess")).drop_nulls().first()
+            )
+            rows = by_role.join(
+                middle, on=["role", "iteration"], how="left", nulls_equal=True,
+                maintain_order="left",
+            )  # fmt: skip
+            medians.append(packed(rows["median"], step))
     return {
         "ranks": list(ranks),
         "iterations": list(iterations),
@@ -112,4 +126,16 @@ def cells(
         "scales": scales,
         "ticks": ticks,
         "packed": list(places),
+        "medians": medians,
     }
+
+
+def _medians_grid(
+    wide: pl.DataFrame, ranks: Sequence[int], iterations: Sequence[int]
+) -> pl.DataFrame:
+    """role, iteration: every pair, roles in the order of their lowest ranks."""
+    order = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64})
+    of_ranks = wide.group_by("rank").agg(pl.col("role").first())
+    roles = order.join(of_ranks, on="rank", how="left", maintain_order="left").select("role")
+    numbers = pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64})
+    return roles.unique(maintain_order=True).join(numbers, how="cross", maintain_order="left_right")

@@ -19,6 +19,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
+from rankscope.errors import UsageError
 from rankscope.model.kinds import Phase
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
@@ -29,6 +30,7 @@ from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
 from rankscope.output.html.states import MOST_CELLS, cell_states
 from rankscope.output.palette import COMMUNICATION_PARTS, STATE_NAMES, THEMES, part_name
+from rankscope.output.phase_shares import phase_shares
 from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
@@ -140,6 +142,7 @@ def page_data(
         },
         "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
         "phases": [phase.value for phase in Phase],
+        "phase_means": phase_means(comparison),
         "communication": list(COMMUNICATION_PARTS),
         "parts": {part: part_name(part) for part in THEMES["light"].parts},
         "first": first,
@@ -165,6 +168,28 @@ def page_data(
         for purpose, line in page_text.commands(comparison, picks, origin)
     ]
     return document
+
+
+def phase_means(comparison: Comparison) -> Document | None:
+    """The bars of `PhaseShares`; None if no phase is known.
+
+    Returns:
+        `parts` (part of an iteration → ms of each rank in the order of the map's rows, null if
+        unknown), `over` (what the means are over) and `notes` (what is unknown).
+    """
+    try:
+        shares = phase_shares(comparison)
+    except UsageError:
+        return None
+    rows = pl.DataFrame({"rank": comparison.facts.ranks}).join(
+        shares.frame, on="rank", how="left", maintain_order="left"
+    )
+    parts = (*shares.phases, *shares.communication)
+    return {
+        "parts": {part: (rows[f"{part}_ns"] / 1e6).to_list() for part in parts},
+        "over": shares.over,
+        "notes": shares.notes,
+    }
 
 
 def _first_cell(flagged_cells: pl.DataFrame, result: Imbalance, picks: Picks) -> Document:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -12,11 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from rankscope.compare.comparison import Comparison
-from rankscope.errors import UsageError
 from rankscope.judge.levels import LEAST_GAIN
-from rankscope.judge.scores import score
-from rankscope.model.kinds import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme
+from rankscope.output.phase_shares import PhaseShares, phase_shares
 from rankscope.output.plots.captions import footer, on_average, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
@@ -29,7 +26,6 @@ from rankscope.output.plots.style import (
     signed_ms,
 )
 from rankscope.output.quantities import SHOWN_NS, milliseconds
-from rankscope.util.robust import lower_median
 from rankscope.util.wording import counted
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
@@ -45,74 +41,6 @@ LEAST_PANEL = 0.22
 """Least share of the width for each of the two panels."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseShares:
-    """Mean phase lengths per rank.
-
-    Attributes:
-        frame: a row per rank, those furthest above their role's median first: rank, role, host,
-            `<part>_ns` for phases and `COMMUNICATION_PARTS` (null: unknown), total_ns (sum of
-            the phases), median_ns (median total of the role).
-        iterations: those that the means are over.
-    """
-
-    frame: pl.DataFrame
-    iterations: tuple[int, ...]
-
-    @property
-    def phases(self) -> tuple[str, ...]:
-        """The known phases."""
-        return tuple(name for name in PHASES if self.frame[f"{name}_ns"].is_not_null().any())
-
-    @property
-    def communication(self) -> tuple[str, ...]:
-        """The known members of `COMMUNICATION_PARTS`."""
-        return tuple(
-            name for name in COMMUNICATION_PARTS if self.frame[f"{name}_ns"].is_not_null().any()
-        )
-
-
-def phase_shares(comparison: Comparison) -> PhaseShares:
-    """The mean length of each part of the selected iterations, per rank.
-
-    Iterations in which some rank lacks a phase that it has elsewhere (the first one of a capture
-    lacks its loading) are left out, as far as others are there: else parts would not add up.
-
-    Raises:
-        UsageError: no phase is known on any rank.
-    """
-    chosen = comparison.rows().with_columns(
-        transfer_ns=pl.col("exposed_communication_ns") - pl.col("wait_ns")
-    )
-    phases = [f"{name}_ns" for name in PHASES]
-    lacking = pl.any_horizontal(
-        pl.col(name).is_null() & pl.col(name).is_not_null().any().over("rank") for name in phases
-    )
-    some = chosen.filter(lacking)["iteration"].unique()
-    whole = chosen.filter(~pl.col("iteration").is_in(some.implode()))
-    chosen = chosen if whole.is_empty() else whole
-    values = (score(f"{name}_ns", "mean") for name in (*PHASES, *COMMUNICATION_PARTS))
-    ranked = chosen.group_by("rank").agg(values).sort("rank")
-    if all(ranked[name].is_null().all() for name in phases):
-        raise UsageError(
-            "plot phases: the phases are unknown on every rank of this run",
-            hint="name the ranges of phases with rankscope ingest --phase NAME=REGEX",
-        )
-    unsplit = pl.col("wait_ns").is_null()
-    who = chosen.group_by("rank").agg(pl.col("role", "host").first())
-    frame = ranked.join(who, on="rank").with_columns(
-        exposed_communication_ns=pl.when(unsplit).then("exposed_communication_ns"),
-        total_ns=pl.sum_horizontal(phases),
-    )
-    above = pl.col("total_ns") - pl.col("median_ns")
-    return PhaseShares(
-        frame.with_columns(median_ns=lower_median(pl.col("total_ns")).over("role")).sort(
-            above, "rank", descending=[True, False]
-        ),
-        tuple(chosen["iteration"].unique().sort()),
-    )
-
-
 def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """Stacked bars of the phases per rank, and beside them waiting and transfer, in ms.
 
@@ -125,9 +53,6 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     keep = [*dict(options.ranks), *comparison.verdict.named]
     selected = [rank for rank in order if rank in options.only] or _selected(shares.frame, keep)
     rows = spaced(order, selected)
-    known = counted(len(shares.iterations), "iteration")
-    if len(shares.iterations) < len(comparison.selection.numbers):
-        known = f"the {known} in which all phases are known"
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.75 if many else 0.0
@@ -143,9 +68,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             _title(comparison, shares),
             subtitle(
                 comparison,
-                f"phases of an iteration, per rank: {sides}; mean over {known}",
+                f"phases of an iteration, per rank: {sides}; mean over {shares.over}",
             ),
-            footer(comparison, *_notes(shares)),
+            footer(comparison, *shares.notes),
         ),
         theme,
     )
@@ -210,19 +135,6 @@ def _selected(frame: pl.DataFrame, keep: Sequence[int]) -> list[int]:
     off = (frame["total_ns"] - frame["median_ns"]).abs() >= LEAST_GAIN * frame["median_ns"]
     shown = {*frame.filter(off)["rank"], *keep, order[0], order[-1], order[len(order) // 2]}
     return [rank for rank in rows if rank in shown]
-
-
-def _notes(shares: PhaseShares) -> list[str]:
-    unknown = shares.frame.filter(
-        pl.col("wait_ns").is_null() & pl.col("exposed_communication_ns").is_null()
-    )
-    hidden = [name for name in PHASES if name not in shares.phases]
-    notes = [f"unknown: {', '.join(hidden)}"] if hidden else []
-    if "exposed_communication" in shares.communication:
-        notes.append("the share of waiting in the communication is unknown")
-    if unknown.height:
-        notes.append(f"communication unknown on {counted(unknown.height, 'rank')}")
-    return notes
 
 
 def _widths(shares: PhaseShares) -> tuple[float, float, tuple[float, float]]:

@@ -23,9 +23,9 @@ from rankscope.api import view_of
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.output.palette import part_name
+from rankscope.output.phase_shares import phase_shares
 from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
-from rankscope.output.plots.phases import phase_shares
 from rankscope.output.timeline_views import in_lanes
 from tests.output.plots.big import multiplied
 from tests.support import MS, ROOT, Stored, copied, mostly_nightly

@@ -54,28 +54,14 @@ async function column(metric) {
 }
 
 const middles = new Map();
-/** The lower medians of a metric: for each role, one per iteration. */
+/** The medians that a metric's excess is measured from: for each role, one per iteration. */
 async function medians(metric) {
   const place = cells.columns[metric];
-  if (!middles.has(place)) middles.set(place, lowerMedians(await column(metric)));
-  return middles.get(place);
-}
-
-function lowerMedians(values) {
-  return roles.map((_, role) => Int32Array.from(iterations, (_, iteration) => lowerMedian(values, role, iteration)));
-}
-
-const members = roles.map((_, role) => ranks.map((_, rank) => rank).filter((rank) => roleIndex[rank] === role));
-const seen = new Int32Array(ranks.length);
-
-/** The lower median over the ranks of a role in one iteration; NONE if all are unknown. */
-function lowerMedian(values, role, iteration) {
-  let count = 0;
-  for (const rank of members[role]) {
-    const value = values[rank * iterations.length + iteration];
-    if (value !== NONE) seen[count++] = value;
+  if (!middles.has(place)) {
+    const all = await unpack(cells.medians[place]);
+    middles.set(place, roles.map((_, role) => all.subarray(role * iterations.length, (role + 1) * iterations.length)));
   }
-  return count ? seen.subarray(0, count).sort()[(count - 1) >> 1] : NONE;
+  return middles.get(place);
 }
 
 const flags = new Map(); // cell → phase that is the cause, or ""

@@ -6,7 +6,7 @@ const stack = { parts: [], order: [], median: -1 };
 
 async function partsOfRanks() {
   if (byId("phases-of").value === "mean") {
-    return ranks.map((_, rank) => parts((name) => ((rankColumn(columnOf(name)) ?? [])[rank] ?? NaN) / 1e6));
+    return ranks.map((_, rank) => meanParts(rank));
   }
   const columns = new Map();
   for (const name of [...PHASES, "exposed_communication", "wait"]) {
@@ -21,6 +21,8 @@ const work = (each) => PHASES.reduce((sum, name) => sum + (each.get(name) ?? 0),
 
 async function drawPhases() {
   stack.parts = await partsOfRanks();
+  const means = byId("phases-of").value === "mean" ? page.phase_means : null;
+  byId("phases-over").textContent = means ? `${[`Mean over ${means.over}`, ...means.notes].join("; ")}.` : "";
   stack.order = shown.order;
   const byWork = ranks.map((_, rank) => rank).sort((a, b) => work(stack.parts[a]) - work(stack.parts[b]) || a - b);
   stack.median = byWork[(byWork.length - 1) >> 1];

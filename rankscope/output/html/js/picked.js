@@ -16,10 +16,10 @@ async function pick(rank, iteration) {
 async function describe(rank, iteration, metric) {
   const at = rank * iterations.length + iteration;
   const value = scaled(metric, (await column(metric))[at]);
-  const middle = scaled(metric, lowerMedian(await column(metric), roleIndex[rank], iteration));
+  const middle = scaled(metric, (await medians(metric))[roleIndex[rank]][iteration]);
   const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}, iteration ${iterations[iteration]}`;
   const off = value - middle;
-  const than = several ? `its role’s median (${short(roleOf[rank], 30)})` : "the median rank";
+  const than = ranks.length === 1 ? "its median" : several ? `its role’s median (${short(roleOf[rank], 30)})` : "the median rank";
   return {
     who,
     value: `${named(metric)} ${Number.isFinite(value) ? `${ms(value)} ${unitOf(metric)}` : "unknown"}`,
@@ -38,6 +38,12 @@ function parts(get) {
   return new Map(found.filter(([, value]) => Number.isFinite(value)));
 }
 
+/** The known parts of a rank's mean iteration, name → ms. */
+function meanParts(rank) {
+  const means = page.phase_means?.parts ?? {};
+  return new Map(STACK.filter((name) => (means[name]?.[rank] ?? null) !== null).map((name) => [name, means[name][rank]]));
+}
+
 async function showCell() {
   const { rank, iteration } = picked;
   byId("cell-rank").value = ranks[rank];
@@ -45,14 +51,17 @@ async function showCell() {
   const words = await describe(rank, iteration, byId("metric").value);
   byId("cell-title").textContent = words.who;
   byId("cell-words").textContent = [words.value, words.off, words.flag].filter(Boolean).join(" · ");
-  const columns = new Map();
-  for (const name of known) columns.set(name, await column(name));
+  const [columns, middles] = [new Map(), new Map()];
+  for (const name of known) {
+    columns.set(name, await column(name));
+    middles.set(name, (await medians(name))[roleIndex[rank]][iteration]);
+  }
   const width = iterations.length;
   const cell = (r) => (name) => (columns.has(name) ? scaled(name, columns.get(name)[r * width + iteration]) : NaN);
-  const middle = (name) => scaled(name, lowerMedian(columns.get(name), roleIndex[rank], iteration));
+  const middle = (name) => scaled(name, middles.get(name));
   const own = (name) => (rankColumn(columnOf(name)) ?? [])[rank] / (name in cells.steps ? 1 : 1e6);
   tabulateCell(cell(rank), middle, own);
-  drawCell(cell, own, await medianRank(iteration, rank));
+  drawCell(cell, await medianRank(iteration, rank));
   const states = showStates();
   if (!served) await states; // an answer of the server may come later
 }
@@ -61,7 +70,7 @@ async function showCell() {
 async function medianRank(iteration, rank) {
   const metric = ["work", "iteration"].find((name) => known.includes(name));
   const values = await column(metric);
-  const middle = lowerMedian(values, roleIndex[rank], iteration);
+  const middle = (await medians(metric))[roleIndex[rank]][iteration];
   const width = iterations.length;
   return ranks.findIndex((_, r) => roleIndex[r] === roleIndex[rank] && values[r * width + iteration] === middle);
 }
@@ -79,11 +88,11 @@ function tabulateCell(cell, middle, own) {
   byId("cell-table").replaceChildren(table);
 }
 
-function drawCell(cell, own, median) {
+function drawCell(cell, median) {
   const rank = picked.rank;
   const rows = [[`rank ${ranks[rank]}`, parts(cell(rank))]];
   if (median >= 0 && median !== rank) rows.push([`rank ${ranks[median]} (median)`, parts(cell(median))]);
-  rows.push([`rank ${ranks[rank]}, mean`, parts(own)]);
+  rows.push([`rank ${ranks[rank]}, mean`, meanParts(rank)]);
   const present = STACK.filter((part) => rows.some(([, each]) => each.has(part)));
   const traces = present.map((part) => ({
     type: "bar", orientation: "h", name: named(part), marker: paint(part), hoverinfo: "none",
