@@ -32,35 +32,35 @@ def captures() -> pl.Expr:
     return (begins.cast(pl.Int8) - ends.cast(pl.Int8)).fill_null(0)
 
 
-def unrecorded(
-    launches: pl.DataFrame, recorded: pl.DataFrame, captured: pl.DataFrame
-) -> pl.DataFrame:
-    """UNRECORDED: launches of kernels that have no usable record.
+def outside_captures(lost: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFrame:
+    """UNRECORDED among the launches of kernels that have no usable record.
 
     A launch without one while its process captures a graph is not lost: nothing runs until the
     graph is launched. The thread that captures is often another one (autograd's launches too).
 
     Args:
-        launches: process, correlation and start of the calls that launch a kernel.
-        recorded: process and correlation of the records that have possible times.
+        lost: process and launch of the calls.
         captured: process, start and captures (`captures`) of the calls that capture graphs.
     """
-    numbered = launches.filter(pl.col("correlation") != 0)
-    lost = numbered.join(recorded, on=["process", "correlation"], how="anti")
     if lost.height and captured.height:
         since = pl.col("captures").cast(pl.Int64).cum_sum().over("process")
         before = since.cum_min().over("process").clip(upper_bound=0)  # begun before the report
-        begun = captured.sort("start").select("process", "start", open=since - before)
-        lost = lost.sort("start").join_asof(begun, on="start", by="process", check_sortedness=False)
+        begun = captured.sort("start").select("process", launch="start", open=since - before)
+        lost = lost.sort("launch").join_asof(
+            begun, on="launch", by="process", check_sortedness=False
+        )
         lost = lost.filter(pl.col("open").fill_null(0) == 0)
-    return lost.select("process", launch="start")
+    return lost.select("process", "launch")
+
+
+def possible() -> pl.Expr:
+    """Whether an operation starts after its launch, if that is known; reads DEVICE_WORK."""
+    early = (pl.col("kind") == "kernel") & (pl.col("launch") - pl.col("start") > EARLY_NS)
+    return ~early.fill_null(False)
 
 
 def on_host_time(work: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, int]]:
-    """DEVICE_WORK whose kernels start after their launches.
-
-    If the device's clock of a process is early, all its work is moved by as much as its kernels
-    start too early. A few kernels that are early alone have no possible time, and are left out.
+    """DEVICE_WORK whose kernels start after their launches, as `moved_by` leaves it.
 
     Args:
         work: DEVICE_WORK and more columns.
@@ -68,16 +68,40 @@ def on_host_time(work: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, int]]:
     Returns:
         The work, and process → how far it was moved (ns).
     """
-    early = (pl.col("kind") == "kernel") & (pl.col("launch") - pl.col("start") > EARLY_NS)
-    found = work.filter(early)
+    moved = early_by(work)
+    return moved_by(work, moved), moved
+
+
+def early_by(work: pl.DataFrame) -> dict[int, int]:
+    """Process → how far its device's clock is early (ns): as its kernels start before launches.
+
+    A start of 0 is none, and says nothing of the clock.
+
+    Args:
+        work: DEVICE_WORK.
+    """
+    found = work.filter(~possible(), pl.col("start") > 0)
     if found.is_empty():
-        return work, {}
+        return {}
     kernels = dict(work.filter(kind="kernel").group_by("process").len().iter_rows())
     moved: dict[int, int] = {}
     for (process,), part in found.partition_by("process", as_dict=True).items():
         if part.height >= LEAST_EARLY * kernels[process]:
             by = (part["launch"] - part["start"]).to_numpy()
             moved[process] = int(np.quantile(by, 1 - LEAST_EARLY, method="higher"))
-    shift = pl.col("process").replace_strict(moved, default=0, return_dtype=pl.Int64)
-    work = work.with_columns(pl.col("start", "end") + shift)
-    return work.filter(~early.fill_null(False)).sort("start", maintain_order=True), moved
+    return moved
+
+
+def moved_by(work: pl.DataFrame, moved: dict[int, int]) -> pl.DataFrame:
+    """DEVICE_WORK moved to the host's time, without kernels that are early all the same.
+
+    Args:
+        work: DEVICE_WORK and more columns, in the order of the starts.
+        moved: process → how far its device's clock is early (ns).
+    """
+    if moved:
+        shift = pl.col("process").replace_strict(moved, default=0, return_dtype=pl.Int64)
+        work = work.with_columns(pl.col("start", "end") + shift)
+        work = work.sort("start", maintain_order=True)
+    fine = work.select(possible()).to_series()
+    return work if fine.all() else work.filter(fine)

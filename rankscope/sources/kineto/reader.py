@@ -31,7 +31,7 @@ from rankscope.model.reports import (
 )
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary, known, vocabulary
-from rankscope.sources.device_faults import on_host_time, unrecorded
+from rankscope.sources.device_faults import on_host_time, outside_captures
 from rankscope.sources.environment import first_printable
 from rankscope.sources.kineto.columns import (
     LAUNCH,
@@ -139,8 +139,8 @@ def read(
         ),
         device_work=InMemoryWork(
             conform(device_work, DEVICE_WORK, drop_others=True),
-            unrecorded=unrecorded(
-                launches.filter("kernel"), device_work, launches.filter(pl.col("captures") != 0)
+            unrecorded=outside_captures(
+                _without_record(launches, device_work), launches.filter(pl.col("captures") != 0)
             ),
             moved=moved,
             sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
@@ -254,6 +254,13 @@ def _utc(about: list[About], zero: int) -> int | None:
     """UTC of the file's time `zero`; older versions write UTC itself."""
     utc = zero + (base_time(about) or 0)
     return utc if OLDEST_UTC_NS < utc < 2**63 else None
+
+
+def _without_record(launches: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """The process and launch of the launches of kernels that no work has."""
+    numbered = launches.filter(pl.col("kernel"), pl.col("correlation") != 0)
+    lost = numbered.join(work, on=["process", "correlation"], how="anti")
+    return lost.select("process", launch="start")
 
 
 def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:

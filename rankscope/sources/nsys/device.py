@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.model import events
-from rankscope.model.device_work import UNRECORDED, DeviceWork, InMemoryWork, device_kinds
+from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.schema import (
     DEVICE_KINDS,
@@ -20,7 +20,7 @@ from rankscope.model.schema import (
     ordered,
 )
 from rankscope.sources.conventions import Vocabulary, short_name
-from rankscope.sources.device_faults import on_host_time, unrecorded
+from rankscope.sources.device_faults import early_by, moved_by, on_host_time
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
@@ -83,7 +83,7 @@ def device_work(
     for table in tables:
         require(file, table, *COLUMNS)
     names = _Names(pool, words)
-    if launches.kernel_calls is None:  # so many that operations are too many as well
+    if launches.of_kernels > events.MOST_HELD:  # so many that operations are too many as well
         return _StreamedWork(file, tables, names, launches, told)
     rows = recorded = 0
     parts = [empty(DEVICE_WORK).with_columns(correlation=pl.lit(None, pl.Int64))]
@@ -98,7 +98,7 @@ def device_work(
         recorded += whole.height
     every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk())
     parts.clear()
-    lost = unrecorded(launches.kernel_calls, every, launches.captures)
+    launches.record(every.select("process", correlationId="correlation"))
     work, unread = with_nccl(file, every.drop("correlation"), told)
     return InMemoryWork(
         work,
@@ -106,7 +106,7 @@ def device_work(
         rows - recorded,
         unread,
         launches.sync_calls,
-        lost,
+        launches.unrecorded(),
         moved,
     )
 
@@ -121,6 +121,8 @@ class _StreamedWork:
         self._file, self._tables, self._launches = file, tables, launches
         self._names = names
         self._seen: _Seen | None = None
+        self._moved: dict[int, int] | None = None
+        self._gone_through = False
         self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
         self.unread: tuple[str, ...] = ()
         if tells(file, told):
@@ -154,13 +156,19 @@ class _StreamedWork:
 
     @property
     def unrecorded(self) -> pl.DataFrame:
-        """UNRECORDED: not looked for where work is read in chunks."""
-        return empty(UNRECORDED)
+        """UNRECORDED."""
+        self._go_through()
+        return self._launches.unrecorded()
 
     @property
     def moved(self) -> dict[int, int]:
-        """By how much times were early: not looked for, either."""
-        return {}
+        """Process → by how much times were early: by the first of them, if one process has all."""
+        self._go_through()
+        return self._moved or {}
+
+    def _go_through(self) -> None:
+        if not self._gone_through:
+            deque(self.parts(), maxlen=0)
 
     @property
     def sync_calls(self) -> pl.DataFrame:
@@ -180,9 +188,21 @@ class _StreamedWork:
         """DEVICE_WORK in the order of the starts."""
         if self._look.places.is_empty():
             return iter([empty(DEVICE_WORK)])
-        windows = _in_windows(self._file, self._names, self._look.places)
-        parts = (_launched(part, self._launches) for part in windows)
+        parts = self._on_host_time()
         return parts if self._described is None else _with(self._described, parts)
+
+    def _on_host_time(self) -> Iterator[pl.DataFrame]:
+        """Work with possible times, each a record of its launch."""
+        for part in _in_windows(self._file, self._names, self._look.places):
+            work = _launched(part, self._launches)
+            if self._moved is None:
+                alone = self._look.kinds["process"].n_unique() == 1
+                self._moved = early_by(work) if alone else {}
+            whole = moved_by(work.with_columns(part["correlationId"]), self._moved)
+            if not self._gone_through:
+                self._launches.record(whole.select("process", "correlationId"))
+            yield whole.drop("correlationId")
+        self._gone_through = True
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> StreamedEvents:
         """The rows after `change`, which is applied at every read."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.conventions import synchronises
-from rankscope.sources.device_faults import captures, launches_kernel
+from rankscope.sources.device_faults import captures, launches_kernel, outside_captures
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, Strings, without_nulls
 from rankscope.util.numbers import NEVER
 
@@ -112,6 +113,28 @@ class Calls:
         return place, near & (self.thread[place] > 0)
 
 
+class _Kernels:
+    """The numbers of the calls of a process that launch kernels, and which have a record."""
+
+    def __init__(self, parts: list[NDArray[Any]]) -> None:
+        """No records yet; `parts` has the numbers."""
+        self._numbers = np.sort(np.concatenate(parts), kind="stable")  # as they nearly are
+        self._recorded = np.zeros(self._numbers.size, dtype=bool)
+
+    def record(self, numbers: Integers) -> None:
+        """Kernels that some calls launched have a record."""
+        place = np.searchsorted(self._numbers, numbers)
+        place[place == self._numbers.size] = 0
+        self._recorded[place[self._numbers[place] == numbers]] = True  # of equal ones the first
+
+    @property
+    def lost(self) -> Integers:
+        """The numbers of the launches without a record."""
+        lost = self._numbers[~self._recorded & (self._numbers != 0)]
+        first = np.searchsorted(self._numbers, lost)
+        return np.unique(lost[~self._recorded[first]]).astype(np.int64)
+
+
 class Launches:
     """The API calls of an export; if they are many, chunks are read when a lookup needs them."""
 
@@ -119,8 +142,9 @@ class Launches:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
         names, waiting, capturing = _Names(pool), [empty(SYNC_CALLS)], [empty(CAPTURES)]
-        few, of_kernels = BoundedBuffer(), BoundedBuffer()
+        few = BoundedBuffer()
         self.count = room = 0
+        kernels: dict[int, list[NDArray[Any]]] = {}  # by process: numbers of their launches
         spans: dict[int, list[tuple[int, int, int]]] = {}
         all_of: dict[int, list[Calls]] = {}  # by process
         there = file.has(LAUNCHES, *COLUMNS)
@@ -129,7 +153,8 @@ class Launches:
             names.learn(whole["nameId"])
             waiting.append(names.waiting(whole))
             capturing.append(names.capturing(whole))
-            of_kernels.add(names.launching(whole))
+            for process, numbers in names.launching(whole):
+                kernels.setdefault(process, []).append(numbers)
             few.add(piece)
             self.count += whole.height
             for process, calls in self._known(whole).items():
@@ -144,14 +169,8 @@ class Launches:
                     own.append(calls)
         self.sync_calls = pl.concat(waiting)  # SYNC_CALLS
         self.captures = pl.concat(capturing)  # CAPTURES
-        self.kernel_calls: pl.DataFrame | None = None  # None where they are many
-        if of_kernels.parts is not None:
-            none = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.Int64))
-            self.kernel_calls = pl.concat([none, *of_kernels.parts]).select(
-                "start",
-                process=pl.col("globalTid") // PROCESS,
-                correlation="correlationId",
-            )
+        self._kernels = {process: _Kernels(parts) for process, parts in kernels.items()}
+        self.of_kernels = sum(part.size for parts in kernels.values() for part in parts)
         self.pieces = few.parts  # COLUMNS and NAMED of all calls; None where they are many
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         if room <= MOST_BYTES:
@@ -187,6 +206,28 @@ class Launches:
         found = pl.DataFrame({"launch": launch, "launch_thread": thread})
         known = pl.Series(launch != NEVER)
         return found if known.all() else found.select(pl.when(known).then(pl.all()))
+
+    def record(self, operations: pl.DataFrame) -> None:
+        """Operations have a record.
+
+        Args:
+            operations: `process` and `correlationId` of each.
+        """
+        numbers = operations["correlationId"].fill_null(UNKNOWN).to_numpy()
+        for process, rows in _parted(operations["process"].to_numpy()):
+            if process in self._kernels:
+                self._kernels[process].record(numbers[rows])
+
+    def unrecorded(self) -> pl.DataFrame:
+        """UNRECORDED, once all operations with a possible time have been recorded."""
+        schema = dict.fromkeys(("process", "correlationId"), pl.Int64)
+        lost = (
+            pl.DataFrame({"process": process, "correlationId": kernels.lost}, schema)
+            for process, kernels in self._kernels.items()
+        )
+        calls = pl.concat([pl.DataFrame(schema=schema), *lost])
+        found = calls.select("process").hstack(self.of(calls).select("launch"))
+        return outside_captures(found, self.captures)
 
     def _near(self, process: int, numbers: Integers) -> list[int]:
         """Pieces, among them all that may have calls of some numbers."""
@@ -259,10 +300,13 @@ class _Names:
         found = calls.join(self._capturing, on="nameId")
         return found.select(pl.col("globalTid").alias("process") // PROCESS, "start", "captures")
 
-    def launching(self, calls: pl.DataFrame) -> pl.DataFrame:
-        """COLUMNS of the calls of a chunk that launch kernels."""
+    def launching(self, calls: pl.DataFrame) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Of the calls of a chunk that launch kernels each process and the numbers, small."""
         wanted = pl.col("nameId").is_in(self._launching.implode())
-        return calls.lazy().filter(wanted).select(COLUMNS).collect()
+        found = calls.lazy().filter(wanted).select("correlationId", "globalTid").collect()
+        numbers = found["correlationId"].shrink_dtype().to_numpy()
+        for process, rows in _parted(found["globalTid"].to_numpy() >> PROCESS_BITS):
+            yield process, numbers[rows]
 
 
 def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:

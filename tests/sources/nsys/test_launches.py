@@ -107,6 +107,29 @@ def test_kernels_of_many_launches_are_not_read_to_be_counted(
     assert ("CUPTI_ACTIVITY_KIND_KERNEL" in read) == (held > 10)
 
 
+@pytest.mark.parametrize("early_ms", [0, 5])
+def test_lost_records_of_many_launches(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_ms: int
+) -> None:
+    """They are found as those of few are, also where the device's clock is early."""
+    (report,) = copied(forged("plain").reports[:1], tmp_path)
+    edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL where correlationId % 20 = 0")
+    by = early_ms * 10**6
+    edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set start = start - ?, end = end - ?", by, by)
+    edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set start = 0, end = 1 where rowid % 30 = 0")
+    found = []
+    for held in (10**6, 10):
+        monkeypatch.setattr(events, "MOST_HELD", held)
+        work = tables.trace(SQLiteColumns(report), vocabulary(ShapingOptions())).device_work
+        found.append((work.unrecorded["launch"].sort().to_list(), work.moved, work.whole))
+    (lost, moved, whole), (lost_of_many, moved_of_many, many) = found
+    assert len(lost_of_many) > 20
+    assert lost_of_many == lost
+    assert [*moved_of_many.values()] == [pytest.approx(ns, rel=0.01) for ns in moved.values()]
+    assert bool(moved) == bool(early_ms)
+    assert many["name"].equals(whole["name"])
+
+
 def test_launches_that_a_graph_captures_are_not_lost(
     forged: Callable[..., Forged], tmp_path: Path
 ) -> None:
