@@ -85,23 +85,6 @@ def lasting(cells: Floats) -> int:
     return max(1, round((1 + r) / (1 - r)))
 
 
-def chance_of_period(fitting: int, hits: int, count: int, share: float) -> float:
-    """How likely it is that so many of some iterations drawn at random fit some period.
-
-    Args:
-        fitting: of the hits, those at the places of the period.
-        hits: all of them.
-        count: iterations of the run.
-        share: of the hits and of the places that must fit for a period to be claimed.
-    """
-    found = 0.0
-    for period in range(2, count):
-        for places in {count // period, -(-count // period)}:
-            if places >= 1 and fitting >= share * max(places, hits):
-                found += period * _all_of(fitting, count, places, hits)
-    return min(found or 1.0, 1.0)  # no period fits: they show none
-
-
 def chance_of_largest(amounts: Floats, others: Floats) -> float:
     """How likely it is that the largest values exceed all others as far as they do.
 
@@ -154,18 +137,6 @@ def iterations_to_settle(chance: float, level: float, count: int) -> int:
     if now <= 0.1:  # noise alone: no number would do
         return 0
     return max(count + 1, int(np.ceil(count * (wanted / now) ** 2)))
-
-
-def _all_of(least: int, count: int, places: int, hits: int) -> float:
-    """Probability that at least `least` of `hits` iterations are at `places` of `count`.
-
-    Of the hypergeometric distribution.
-    """
-    ways = sum(
-        comb(places, there) * comb(count - places, hits - there)
-        for there in range(least, min(places, hits) + 1)
-    )
-    return ways / comb(count, hits)
 
 
 def _largest(sums: Floats, sizes: list[int]) -> Floats:

@@ -11,6 +11,7 @@ from rankscope.judge.excess import Excess, Flags
 from rankscope.judge.hosts import whole_hosts
 from rankscope.judge.story import Story, facts_of
 from rankscope.judge.timing import Pattern
+from rankscope.model.kinds import Phase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +48,8 @@ def claims_of(excess: Excess, story: Story, hosts: dict[int, str | None]) -> lis
         pattern = each.pattern.within(numbers)
         if pattern.iterations:
             known.append(replace(each, pattern=pattern))
-    facts = facts_of(excess, story.noise, known, hosts)
+    told = excess.without(Phase.LOAD) if story.loaders_bind else excess
+    facts = facts_of(told, story.noise, known, hosts)
     return [
         Claim(
             where_of(excess, places_of(excess, each.ranks), each.pattern.iterations),

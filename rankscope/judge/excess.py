@@ -5,7 +5,7 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -57,6 +57,20 @@ class Excess:
     def share(self) -> Floats:
         """`total` as a share of `unit`."""
         return np.asarray(self.total / self.unit)
+
+    def without(self, phase: str) -> Excess:
+        """The same without the time in a phase."""
+        if phase not in self.phases:
+            return self
+        place = self.phases.index(phase)
+        value = self.value - np.nan_to_num(self.spent[:, :, place])
+        total = value.copy()
+        for role in np.unique(self.roles):
+            some = self.roles == role
+            total[some] -= lower_medians(value[some], 0)
+        by_phase = self.by_phase.copy()
+        by_phase[:, :, place] = 0.0
+        return replace(self, total=total, by_phase=by_phase, value=value)
 
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.

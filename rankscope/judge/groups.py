@@ -158,7 +158,7 @@ def rotating(judged: Judgement) -> Verdict | None:
     inputs, lead = judged.inputs, judged.inputs.story.lead
     if judged.everything_ns < MUCH * inputs.total_ns:
         return None
-    if _chance(lead) <= RARE or len(holders(judged)) < 2:
+    if not inputs.story.loaders_bind and (_chance(lead) <= RARE or len(holders(judged)) < 2):
         return None
     excess = inputs.excess
     everything = judged.prices.components.everything

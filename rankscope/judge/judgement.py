@@ -17,7 +17,7 @@ from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.claims import Claim
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
+from rankscope.judge.levels import HALF, LEAST_GAIN, MOST
 from rankscope.judge.transfers import SlowTransfers
 
 
@@ -100,7 +100,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, rest, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
     least = LEAST_GAIN * total
-    if best is not None and not _is_a_detail(best, named, everything, total):
+    if best is not None and not _is_a_detail(best, named, everything):
         gains[Component.RANKS] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
@@ -132,17 +132,15 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     return _with_others(found, priced)
 
 
-def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
-    """Whether facts are less than what else imbalance costs, which is much.
+def _is_a_detail(best: Straggler, named: int, everything: int) -> bool:
+    """Whether facts are less than what else imbalance costs.
 
     Args:
         best: the claim that costs most.
         named: what healing of all claims saves.
         everything: what all imbalance costs.
-        total: the time.
     """
-    left = everything - named
-    return best.claim.chance is None and left > max(named, MUCH * total)
+    return best.claim.chance is None and everything - named > named
 
 
 def _slows_transfers(inputs: VerdictInputs, slow: SlowTransfers | None, found: Straggler) -> bool:

@@ -11,6 +11,9 @@ NOISE = 5.0
 LEAST_GAIN = 0.01
 """Share of the time that is worth a name."""
 
+BY_NATURE = 0.02
+"""Share of an iteration by which ranks differ for good, though none is slow."""
+
 MUCH = 0.05
 """Share of the time from which imbalance is reported even if no rank can be named. Share of an
 iteration that an event exceeds, and from which a time is shown as unusually long."""

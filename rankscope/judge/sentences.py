@@ -228,6 +228,12 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
 
 def _rotating(verdict: Verdict, judged: Judgement) -> str:
     inputs = judged.inputs
+    if inputs.story.loaders_bind:
+        return (
+            "No rank in particular is slow, but loading is slow on all: they wait for data where "
+            "no rank holds them up, and one whose queue is empty holds up the others. Faster "
+            f"loading would save {_gain(verdict, inputs)}{_others(verdict, judged)}."
+        )
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
     return (
         f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')} hold most of what "

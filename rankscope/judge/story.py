@@ -14,16 +14,15 @@ from rankscope.judge.cells import amounts, event_of, noise_of, places_of, where_
 from rankscope.judge.chance import (
     chance_of_few,
     chance_of_largest,
-    chance_of_period,
     chance_of_sets,
     lasting,
 )
 from rankscope.judge.excess import Excess, Index
 from rankscope.judge.hosts import ranks_by_host
-from rankscope.judge.levels import ALPHA, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
-from rankscope.judge.timing import Pattern, pattern_of, usual_of
-from rankscope.model.kinds import VerdictKind
-from rankscope.util.robust import Floats
+from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
+from rankscope.judge.timing import Pattern, pattern_of
+from rankscope.model.kinds import Phase, VerdictKind
+from rankscope.util.robust import Floats, lower_medians
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ class Story:
     ranks that slow: it is no small one. None where no excess is positive. `count`: iterations.
     `fast`: ranks that are fast beyond chance, if no rank is slow beyond it and they are more than a
     third of their role: the others may then be the slow ones.
+    `loaders_bind`: the loaders of all ranks are the bottleneck, so that loading tells of nobody.
     """
 
     noise: float
@@ -59,6 +59,7 @@ class Story:
     lead: Slow | None
     count: int
     fast: Slow | None = None
+    loaders_bind: bool = False
 
     @property
     def event(self) -> float:
@@ -84,21 +85,12 @@ def story_of(
     """
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
-    share = np.nan_to_num(excess.share)
-    noise = noise_of(share, excess.roles)
-    found: list[Slow] = []
-    shares, left = share.copy(), np.nan_to_num(excess.total)
-    lead: Slow | None = None
-    while len(found) < FEW:
-        trait = _slowest(excess, shares, left, noise, spans)
-        if trait is None or trait.chance is None or trait.chance > ALPHA:
-            lead = trait
-            break
-        found.append(trait)
-        members = np.flatnonzero(np.isin(excess.ranks, trait.ranks))
-        shares[members] = 0.0
-        left = left - amounts(excess, noise, where_of(excess, members, trait.pattern.iterations))
-    found += _periodic(excess, noise, found)
+    noise = noise_of(np.nan_to_num(excess.share), excess.roles)
+    found, lead = _traits(excess, noise, spans)
+    loaders_bind = any(_waits_for_queue(excess, each) for each in found)
+    if loaders_bind:
+        excess = excess.without(Phase.LOAD)
+        found, lead = _traits(excess, noise, None)
     slowest = np.nan_to_num(excess.total).max(axis=0, initial=0.0)
     if not found and slowest.sum() >= MUCH * excess.total_ns:
         found += _slow_for_same_work(excess, kernels())
@@ -107,7 +99,46 @@ def story_of(
         lead = None  # it is described already
     slow = any(each.chance is not None for each in found)
     fast = None if slow else _fast(excess, noise, spans)
-    return Story(noise, tuple(found), lead, len(excess.numbers), fast)
+    return Story(noise, tuple(found), lead, len(excess.numbers), fast, loaders_bind)
+
+
+def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:
+    """The ranks that are slow beyond chance, one set after the other, and who leads then."""
+    found: list[Slow] = []
+    shares, left = np.nan_to_num(excess.share), np.nan_to_num(excess.total)
+    while len(found) < FEW:
+        trait = _slowest(excess, shares, left, noise, spans)
+        if trait is None or trait.chance is None or trait.chance > ALPHA:
+            return found, trait
+        found.append(trait)
+        members = places_of(excess, trait.ranks)
+        shares[members] = 0.0
+        left = left - amounts(excess, noise, where_of(excess, members, trait.pattern.iterations))
+    return found, None
+
+
+def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
+    """Whether the others load quickly only while they wait for these ranks.
+
+    A loader that runs ahead fills its queue while its rank waits for another one. Where the loaders
+    of all ranks are the bottleneck, the rank whose queue is empty waits for data in every
+    iteration, and the others do not. That shows in iterations in which nobody is held up by it: the
+    others wait for data as well then.
+    """
+    if Phase.LOAD not in excess.phases:
+        return False
+    place = excess.phases.index(Phase.LOAD)
+    members, here = (
+        places_of(excess, trait.ranks),
+        np.isin(excess.numbers, trait.pattern.iterations),
+    )
+    spent = np.nan_to_num(excess.spent[:, :, place])
+    own = float(np.median(np.nan_to_num(excess.by_phase[members][:, here, place])))
+    whole = float(np.median(np.nan_to_num(excess.total[members][:, here])))
+    if here.all() or not own > 0 or own < HALF * whole:
+        return False
+    others = lower_medians(np.delete(spent, members, 0), 0)[0]
+    return bool(np.median(others[~here]) - np.median(others[here]) >= HALF * own)
 
 
 def _slow_for_same_work(excess: Excess, kernels: Excess | None) -> list[Slow]:
@@ -144,26 +175,6 @@ def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     counts = np.bincount(excess.roles[members], minlength=excess.roles.max() + 1)
     many = (3 * counts > np.bincount(excess.roles))[excess.roles[members]]  # of each role
     return found if many.all() else None
-
-
-def _periodic(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
-    """Ranks whose events come at a period that chance does not give."""
-    share = _not_described(excess, known)
-    found, count = [], len(excess.numbers)
-    for place in np.flatnonzero((share > event_of(noise)).sum(axis=1) >= FEW):
-        events = np.where(share[place] > event_of(noise), share[place], 0.0)
-        pattern = pattern_of(events, 0.0, excess.numbers)
-        if pattern.period is not None:
-            large = excess.numbers[events > usual_of(events) / 2]
-            hits = int(np.isin(large, pattern.iterations).sum())
-            chance = chance_of_period(hits, len(large), count, MOST)
-            if len(share) * chance <= ALPHA:
-                expected = excess.numbers % pattern.period == pattern.iterations[0] % pattern.period
-                slow = excess.numbers[expected & (share[place] > usual_of(events) / 2)]
-                pattern = replace(pattern, iterations=tuple(slow.tolist()))
-                ranks = (int(excess.ranks[place]),)
-                found.append(Slow(ranks, pattern, min(len(share) * chance, 1.0)))
-    return found
 
 
 def _not_described(excess: Excess, known: Sequence[Slow]) -> Floats:
@@ -247,7 +258,8 @@ def _set_of(
     members: Index,
     chance: float,
 ) -> _Set | None:
-    """The set of some ranks; None where they are not alike: slow by as much, at the same times.
+    """The set of some ranks; None where they are not alike: slow by as much, at the same times,
+    and by more than ranks differ by nature.
 
     Args:
         excess: of all ranks.
@@ -267,7 +279,7 @@ def _set_of(
         pattern = Pattern(VerdictKind.PERSISTENT, numbers, always=True)
     here = np.isin(excess.numbers, pattern.iterations)
     each = np.median(share[np.ix_(members, here)], axis=1)
-    if len(members) > 1 and each.min() < HALF * each.max():
+    if each.min() < max(HALF * each.max(), BY_NATURE):
         return None
     around = np.inf if is_level else noise
     after = left - amounts(excess, around, where_of(excess, members, pattern.iterations))
@@ -358,7 +370,7 @@ def facts_of(
         lone = np.concatenate(amounts_of)
         rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
         rare = rare or chance_of_few(len(lone), count, len(share)) <= RARE
-        others = np.maximum(np.delete(share, named, 0), NOISE * noise)
+        others = np.maximum(np.abs(np.delete(share, named, 0)), NOISE * noise)
         if rare and len(lone) and chance_of_largest(lone, others) <= RARE:
             apart = count
     return found[:apart]

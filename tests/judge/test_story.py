@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from rankscope.judge.chance import (
     chance_of_largest,
-    chance_of_period,
     chance_of_sets,
     iterations_to_settle,
 )
@@ -22,23 +21,24 @@ from rankscope.util.robust import Floats
 MS = 1_000_000
 
 
-def excess(late: Floats, length_ms: float = 100.0) -> Excess:
+def excess(late: Floats, length_ms: float = 100.0, phase: str = "backward") -> Excess:
     """Of ranks by iterations that need `late` ms more than 50 in an iteration of `length_ms`."""
     rank, number = np.indices(late.shape)
     wide = pl.DataFrame(
         {
             "rank": rank.ravel(), "iteration": number.ravel() + 1,
-            "backward_ns": ((50 + late.ravel()) * MS).round().astype(np.int64),
+            f"{phase}_ns": ((50 + late.ravel()) * MS).round().astype(np.int64),
         }
     )  # fmt: skip
     wide = wide.with_columns(
-        role=pl.lit("all"), work_ns="backward_ns", iteration_ns=round(length_ms * MS)
+        role=pl.lit("all"), work_ns=f"{phase}_ns", iteration_ns=round(length_ms * MS)
     )
     return excess_of(wide, "work")
 
 
-def story(late: Floats, per_host: int = 4) -> Story:
-    return story_of(excess(late), {rank: f"node{rank // per_host}" for rank in range(len(late))})
+def story(late: Floats, per_host: int = 4, phase: str = "backward") -> Story:
+    hosts = {rank: f"node{rank // per_host}" for rank in range(len(late))}
+    return story_of(excess(late, phase=phase), hosts)
 
 
 def noise(ranks: int, count: int, ms: float = 0.3, seed: int = 0) -> Floats:
@@ -63,6 +63,38 @@ def test_a_rank_that_is_slower_than_noise_by_little() -> None:
     assert found.ranks == (3,)
     assert found.chance is not None
     assert found.chance <= ALPHA
+
+
+def test_ranks_differ_by_nature() -> None:
+    """By 1 % of the time in every iteration, far beyond their noise."""
+    late = noise(8, 40, 0.1)
+    late[3] += 1.4
+    assert ranks_of(story(late)) == []
+    late[3] += 1.4
+    assert ranks_of(story(late)) == [(3,)]
+
+
+def test_loaders_that_are_all_too_slow() -> None:
+    """Rank 2 waits for data in every iteration; the others until their queues are full."""
+    late = noise(8, 30, 0.1)
+    late[:, :5] += np.array([8.0, 7.0, 6.0, 5.0, 5.0])
+    late[2, 5:] += 7.0
+    found = story(late, phase="load")
+    assert (found.loaders_bind, found.slow) == (True, ())
+    assert ranks_of(story(late)) == [(2,)], "in backward that is a change of the rank itself"
+    late[:, :5] = 0.0
+    found = story(late, phase="load")
+    assert (found.loaders_bind, ranks_of(found)) == (False, [(2,)])
+
+
+def test_an_iteration_in_which_all_ranks_differ_is_no_fact() -> None:
+    """All ranks compile once, each for another time."""
+    late = noise(8, 20)
+    late[:, 4] = [25.0, 3.0, 41.0, 9.0, 33.0, 14.0, 19.0, 29.0]
+    assert ranks_of(story(late)) == []
+    late[:, 4] = noise(1, 8)
+    late[2, 4] += 41.0
+    assert ranks_of(story(late)) == [(2,)]
 
 
 def test_a_host_that_is_slow_together() -> None:
@@ -103,14 +135,6 @@ def test_a_slower_rank_hides_another_one() -> None:
     late[2] += 20.0
     late[6] += 8.0
     assert ranks_of(story(late)) == [(2,), (6,)]
-
-
-def test_events_at_a_period_among_those_of_others() -> None:
-    late = noise(4, 40)
-    late[1, 2::7] += 25.0
-    late[0, [6, 14, 25]] += 12.0
-    first, *_ = story(late).slow
-    assert (first.ranks, first.pattern.period) == ((1,), 7)
 
 
 def test_a_single_event_is_a_fact_and_many_are_a_habit() -> None:
@@ -210,12 +234,6 @@ def test_ranks_are_exchanged_within_their_roles() -> None:
     cells[2:] = 5.0
     assert chance_of_sets(cells, np.array([0, 0, 1, 1]), [2])[0] > 0.5
     assert chance_of_sets(cells, np.zeros(4, dtype=np.int64), [2])[0] <= ALPHA
-
-
-def test_the_chance_of_a_period() -> None:
-    """Six hits of 29 iterations at all six places of period 5: few such sets among 475,020."""
-    assert chance_of_period(6, 6, 29, 0.8) < 1e-3
-    assert chance_of_period(3, 3, 8, 0.8) > 0.05
 
 
 def test_the_chance_of_the_largest_value() -> None:
