@@ -7,7 +7,7 @@ import polars as pl
 
 from rankscope.measure.launches import LaunchSample, signed
 from rankscope.measure.segment import PhaseRanges
-from rankscope.model.arrays import filled, is_null, taken, with_series
+from rankscope.model.arrays import codes, filled, is_null, places, taken, with_series
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.schema import ACTIVITIES, conform, empty
 from rankscope.util.numbers import NEVER
@@ -45,7 +45,7 @@ class ActivityTotals:
         if keys["phase"].has_nulls():
             keys = with_series(keys, keys["phase"].fill_null("other"))
         own = part["training"].to_numpy() & is_null(part["operation"]) & ~is_null(part["window"])
-        place, some = _places(_codes(keys) * own)
+        place, some = places(codes(keys) * own)
         others = 0 if own.all() else 1  # everything else has place 0
         keys = taken(keys, some[others:])
         start, end = part["start"].to_numpy(), part["end"].to_numpy()
@@ -138,32 +138,6 @@ def activities(
     return with_series(frame, taken(iterations["iteration"], frame["window"].to_numpy()))
 
 
-def _codes(columns: pl.DataFrame) -> Times:
-    """A number above 0 for each row; equal rows have equal numbers."""
-    code = np.ones(columns.height, dtype=np.int64)
-    own = pl.Categorical(pl.Categories.random())
-    for each in columns:
-        part = each.cast(own) if each.dtype == pl.String else each
-        part = part if part.dtype.is_integer() else part.to_physical()
-        low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
-        code *= high - low + 2
-        code += filled(part, high + 1) - low
-    return code
-
-
-def _places(codes: Times) -> tuple[Times, Times]:
-    """The place of each number among the distinct ones, and an example row for each of those."""
-    if codes.max() > 8 * len(codes):
-        _, having, place = np.unique(codes, return_index=True, return_inverse=True)
-        return place, having
-    table = np.full(codes.max() + 1, -1)
-    table[codes] = np.arange(len(codes))
-    different = np.flatnonzero(table >= 0)
-    having = table[different]
-    table[different] = np.arange(len(different))
-    return table[codes], having
-
-
 def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
     begins, untils = host["start"].to_numpy(), host["end"].to_numpy()
     parts = [(empty(_KEYED)[_KEY], np.zeros((3, 0), dtype=np.int64))]
@@ -191,7 +165,7 @@ def _summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times
     """Equal keys become one: the keys and their sums, and the place of each former one there."""
     if keys.is_empty():
         return keys, sums, np.zeros(0, dtype=np.int64)
-    place, some = _places(_codes(keys))
+    place, some = places(codes(keys))
     totals = np.zeros((len(sums), len(some)), dtype=np.int64)
     for total, each in zip(totals, sums, strict=True):
         np.add.at(total, place, each)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import polars as pl
 
 from rankscope.measure.calls_around import AROUND, with_calls_around
 from rankscope.measure.collectives import CALLS
-from rankscope.model.device_work import DeviceWork
-from rankscope.model.intervals import Times
-from rankscope.model.kinds import COMPUTING_PHASES
+from rankscope.model.arrays import codes, filled, is_null, known_if, rows_of, taken, with_series
+from rankscope.model.device_work import DeviceWork, InMemoryWork
+from rankscope.model.intervals import Flags, Times
+from rankscope.model.kinds import COMPUTING_PHASES, PARTS
 from rankscope.model.schema import SEGMENTS, STREAM
 from rankscope.util.numbers import NEVER
 
 ALIKE = [*STREAM, "launch_thread", "kind", "talks", "window", "phase"]
 """Columns by which the survey groups operations."""
 
-OTHER = pl.lit("other", SEGMENTS["label"])
+OTHER = pl.Series(["other"], dtype=SEGMENTS["label"])
 
-TALKS = pl.col("operation").is_not_null()
+COMPUTING = [PARTS.index(phase) for phase in COMPUTING_PHASES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +46,34 @@ class _Places:
         self._launchless = host.launchless
         self._begins = host.timeline["start"].to_numpy()
         self._ends = np.append(host.timeline["end"].to_numpy(), -NEVER)
-        label = pl.col("label")
-        blocking = label == "exposed_communication"
-        known = host.timeline.select(
-            "window",
-            # A blocking call has no work of its own; a graph launched under no phase spans them.
-            phase=pl.when(~blocking).then(label).otherwise(OTHER),
-            spanned=pl.when(label.is_in(COMPUTING_PHASES)).then(label).when(blocking).then(OTHER),
+        label = host.timeline["label"]
+        blocking = (label == "exposed_communication").to_numpy()
+        # A blocking call has no work of its own; a graph launched under no phase spans them.
+        phase = label.zip_with(pl.Series(~blocking), OTHER)
+        spans = blocking | np.isin(label.to_physical().to_numpy(), COMPUTING)
+        # null where no phase is open
+        nowhere = host.timeline[["window", "label"]].clear(1)
+        self._window, self._phase, self._spanned = (
+            pl.concat([each, nowhere[each.name]])
+            for each in (host.timeline["window"], phase, known_if(phase, spans))
         )
-        known = pl.concat([known, known.clear(1)])  # null where no phase is open
-        self._window, self._phase, self._spanned = known
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
         """DEVICE_WORK of the process with `phase` and `window`; ranges tell more operations."""
-        own = part["process"] == self._process
-        work = with_calls_around(part if own.all() else part.filter(own), self._calls)
+        own = (part["process"] == self._process).to_numpy()
+        work = with_calls_around(rows_of(part, own), self._calls)
+        rows = self._rows(work["start"] if self._launchless else work["launch"])
         if self._launchless:
-            rows = pl.Series(self._rows(work["start"]))
-            other = pl.repeat("other", work.height, dtype=SEGMENTS["label"], eager=True)
-            return work.with_columns(phase=other, window=self._window.gather(rows))
-        rows = pl.Series(self._rows(work["launch"]))
-        phase, window = self._phase.gather(rows), self._window.gather(rows)
-        if work["graph"].any():
-            phase = phase.zip_with(~work["graph"], self._spanned.gather(rows))
-        return work.with_columns(phase=phase, window=window)
+            phase = OTHER.new_from_index(0, work.height)
+        else:
+            phase = taken(self._phase, rows)
+            if work["graph"].any():
+                phase = phase.zip_with(~work["graph"], taken(self._spanned, rows))
+        return with_series(work, phase.alias("phase"), taken(self._window, rows))
 
     def _rows(self, launches: pl.Series) -> Times:
         """Row of the timeline at each launch; the last row where there is no launch record."""
-        launch = launches.fill_null(NEVER).to_numpy()
+        launch = filled(launches, NEVER)
         # Launches are nearly sorted, so the search covers few rows.
         edges = launch.min(initial=NEVER), launch.max(initial=-NEVER)
         low, high = np.searchsorted(self._begins, edges, side="right")
@@ -90,17 +92,28 @@ class Attributed:
     survey: pl.DataFrame  # ALIKE, `training` and the last `end`: a row per group of operations
     calls: pl.DataFrame  # CALLS: the collectives among the operations
     sync_calls: pl.DataFrame  # SYNC_CALLS of the training threads
-    training: pl.Expr
+    is_training: Callable[[pl.DataFrame], Flags]
     placed: Callable[[pl.DataFrame], pl.DataFrame]
+    held: list[pl.DataFrame]  # all chunks with `phase` and `window`, if the work is in memory
     earlier_end: int | None = None  # of training work that was launched before the iterations
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
         """The rows of this process in a chunk of `events`, as `attribute` describes them."""
-        return self.placed(part).with_columns(training=self.training)
+        return self._whole(self.placed(part))
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """Yield chunks in order of their starts."""
-        return map(self.of, self.events.parts())
+        return map(self._whole, self.held) if self.held else map(self.of, self.events.parts())
+
+    def _whole(self, placed: pl.DataFrame) -> pl.DataFrame:
+        return with_series(placed, pl.Series("training", self.is_training(placed)))
+
+
+def parts_of(work: DeviceWork, each: list[Attributed]) -> Iterator[Sequence[pl.DataFrame]]:
+    """Chunks of the work of each process; where it was not held in memory, it is read once more."""
+    if isinstance(work, InMemoryWork):
+        return zip(*(of.parts() for of in each), strict=True)
+    return ([of.of(part) for of in each] for part in work.parts())
 
 
 def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
@@ -116,7 +129,7 @@ def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
         work: device work of the report; read once.
         hosts: the host timeline of each process.
     """
-    looks = [_Look(host) for host in hosts]
+    looks = [_Look(host, holds=isinstance(work, InMemoryWork)) for host in hosts]
     for part in work.first_look():
         for look in looks:
             look.at(part)
@@ -126,42 +139,53 @@ def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
 class _Look:
     """The survey of one process: what groups of operations it has."""
 
-    def __init__(self, host: HostSide) -> None:
+    def __init__(self, host: HostSide, holds: bool) -> None:
         self._host = host
         self._placed = _Places(host).of
+        self._holds, self._held = holds, list[pl.DataFrame]()
         self._alike: list[pl.DataFrame] = []
         self._calls: list[pl.DataFrame] = []
         self._earlier = _EarlierWork(host.timeline["start"].min())
 
     def at(self, part: pl.DataFrame) -> None:
         """Add a chunk of the report's work."""
-        work = self._placed(part).with_columns(talks=TALKS)
-        self._alike.append(_counted_together(_runs(work)))
-        self._calls.append(work.filter("talks").select(CALLS))
+        work = self._placed(part)
+        if self._holds:
+            self._held.append(work)
+        talks = ~is_null(work["operation"])
+        self._alike.append(_runs(with_series(work, pl.Series("talks", talks))))
+        self._calls.append(rows_of(work, talks).select(CALLS))
         if not self._host.launchless:
-            self._earlier.add(work)
+            self._earlier.add(work, talks)
 
     def result(self, events: DeviceWork) -> Attributed:
         """The result, once all chunks have been added."""
-        by_host = pl.col("launch_thread") == self._host.thread
-        own = by_host.any().over(STREAM) | self._host.launchless
-        survey = _counted_together(pl.concat(self._alike)).with_columns(own_stream=own)
-        by_thread = pl.col("own_stream").any().over("launch_thread")
-        earlier_end = self._earlier.end(survey.filter("own_stream").select(STREAM).unique())
-        survey = survey.with_columns(
-            training=pl.when(pl.col("launch_thread").is_null())
-            .then("own_stream")
-            .otherwise(by_thread)
-        ).drop("own_stream")
-        threads = survey.filter("training")["launch_thread"].drop_nulls().unique()
-        sync_calls = events.sync_calls.filter(
-            pl.col("process") == self._host.process,
-            (pl.col("thread") == self._host.thread) | pl.col("thread").is_in(threads.implode()),
-        )
-        calls, training = pl.concat(self._calls), _training(survey)
+        host = self._host
+        survey = pl.concat(self._alike).group_by(ALIKE).agg(pl.col("end").max())
+        thread, unrecorded = filled(survey["launch_thread"], 0), is_null(survey["launch_thread"])
+        by_host = ~unrecorded & (thread == host.thread)
+        own_stream = _any(by_host, codes(survey[[*STREAM]])) | host.launchless
+        training = np.where(unrecorded, own_stream, _any(own_stream & ~unrecorded, thread))
+        threads = np.unique(thread[training & ~unrecorded])
+        streams = rows_of(survey, training & unrecorded)[[*STREAM]].unique()
+        calls = events.sync_calls
+        of_training = np.isin(calls["thread"].to_numpy(), [host.thread, *threads])
         return Attributed(
-            events, self._host, survey, calls, sync_calls, training, self._placed, earlier_end
+            events,
+            host,
+            with_series(survey, pl.Series("training", training)),
+            pl.concat(self._calls),
+            rows_of(calls, (calls["process"] == host.process).to_numpy() & of_training),
+            partial(_is_training, threads, streams),
+            self._placed,
+            self._held,
+            self._earlier.end(rows_of(survey, own_stream)[[*STREAM]]),
         )
+
+
+def _any(flags: Flags, alike: Times) -> Flags:
+    """Whether the flag of any row with the same number is set."""
+    return np.isin(alike, alike[flags])
 
 
 class _EarlierWork:
@@ -179,15 +203,15 @@ class _EarlierWork:
         self._outside: list[pl.DataFrame] = []
         self._unlaunched: list[pl.DataFrame] = []
 
-    def add(self, work: pl.DataFrame) -> None:
-        """Add a chunk of work."""
+    def add(self, work: pl.DataFrame, talks: Flags) -> None:
+        """Add a chunk of work; `talks` says which of it communicates."""
+        unlaunched = is_null(work["launch"])
         first = pl.col("start", "launch").min()
-        self._launched.append(work.drop_nulls("launch").group_by(STREAM).agg(first))
-        before = pl.col("launch") < self._begin
-        for rows, of in ((self._outside, before), (self._unlaunched, pl.col("launch").is_null())):
-            found = work.filter(of, ~pl.col("talks"))
-            if not found.is_empty():
-                rows.append(found.select(*STREAM, "start", "end"))
+        self._launched.append(rows_of(work, ~unlaunched).group_by(STREAM).agg(first))
+        before = ~unlaunched & (filled(work["launch"], 0) < self._begin)
+        for rows, of in ((self._outside, before), (self._unlaunched, unlaunched)):
+            if (of & ~talks).any():
+                rows.append(rows_of(work[[*STREAM, "start", "end"]], of & ~talks))
 
     def end(self, streams: pl.DataFrame) -> int | None:
         """The end of that work on some streams; None: there is none."""
@@ -218,34 +242,21 @@ class _EarlierWork:
         )
 
 
-def _counted_together(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.group_by(ALIKE).agg(pl.col("end").max())
-
-
 def _runs(work: pl.DataFrame) -> pl.DataFrame:
     """ALIKE and `end`; consecutive equal operations become one row."""
-    alike = pl.col(ALIKE)
-    fresh = work.select(pl.any_horizontal(alike.ne_missing(alike.shift()))).to_series()
-    first = fresh.arg_true()
-    if first.is_empty():
-        return work.select(*ALIKE, "end")
-    last = np.maximum.reduceat(work["end"].to_numpy(), first.to_numpy())
-    return work.select(pl.col(ALIKE).gather(first), end=pl.Series(last))
+    alike = codes(work[ALIKE])
+    first = np.flatnonzero(np.append(True, alike[1:] != alike[:-1]))[: work.height]
+    if not work.height:
+        return work[[*ALIKE, "end"]]
+    last = np.maximum.reduceat(work["end"].to_numpy(), first)
+    return with_series(taken(work[ALIKE], first), pl.Series("end", last))
 
 
-def _training(survey: pl.DataFrame) -> pl.Expr:
+def _is_training(threads: Times, streams: pl.DataFrame, work: pl.DataFrame) -> Flags:
     """Whether the training threads launched an operation."""
-    own = survey.filter("training")
-    threads = own["launch_thread"].drop_nulls().unique()
-    streams = own.filter(pl.col("launch_thread").is_null()).select(STREAM).unique()
-    thread = pl.col("launch_thread")
-    unrecorded = pl.any_horizontal(
-        pl.lit(False),
-        *(
-            pl.all_horizontal(
-                pl.col(name).eq_missing(value) for name, value in zip(STREAM, stream, strict=True)
-            )
-            for stream in streams.iter_rows()
-        ),
-    )
-    return pl.when(thread.is_null()).then(unrecorded).otherwise(thread.is_in(threads.implode()))
+    unrecorded = is_null(work["launch_thread"])
+    found = ~unrecorded & np.isin(filled(work["launch_thread"], 0), threads)
+    for stream in streams.iter_rows():
+        same = [work[name].eq_missing(value) for name, value in zip(STREAM, stream, strict=True)]
+        found |= unrecorded & np.logical_and.reduce([each.to_numpy() for each in same])
+    return found

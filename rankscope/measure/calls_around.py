@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from rankscope.model.arrays import filled, is_null, taken, with_series
 from rankscope.model.schema import OPERATION
 
 AROUND = pl.Schema(
@@ -46,28 +48,24 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """
     if calls.is_empty() or work.is_empty():
         return work
-    launched = (
-        work.select("launch", "launch_thread", "kind", "operation")
-        .with_row_index("row")
-        .drop_nulls(["launch", "launch_thread"])
-        .filter(pl.col("kind") == "kernel")
-        .sort("launch")
-        .join_asof(
-            calls.with_row_index("call").with_columns(begin="start"),
-            left_on="launch",
-            right_on="start",
-            by_left="launch_thread",
-            by_right="thread",
-            strategy="backward",
-            check_sortedness=False,
-        )
-        .filter(pl.col("launch") < pl.col("end"))
-    )
-    inexact = pl.col("operation").is_in(INEXACT)
-    alone = pl.col("operation").is_null() & (pl.len().over("call") == 1)
-    stated = launched.filter(inexact | alone).select("row", "around")
-    if stated.is_empty():
+    launch, thread = filled(work["launch"], 0), filled(work["launch_thread"], 0)
+    launched = ~(is_null(work["launch"]) | is_null(work["launch_thread"]))
+    launched &= (work["kind"] == "kernel").to_numpy()
+    call = np.full(work.height, -1)
+    for own in calls["thread"].unique():
+        on_thread = np.flatnonzero((calls["thread"] == own).to_numpy())
+        begins, ends = (calls[name].to_numpy()[on_thread] for name in ("start", "end"))
+        rows = np.flatnonzero(launched & (thread == own))
+        place = np.searchsorted(begins, launch[rows], side="right") - 1
+        inside = (place >= 0) & (launch[rows] < ends[place])
+        call[rows[inside]] = on_thread[place[inside]]
+    within = call >= 0
+    alone = within & (np.bincount(call[within], minlength=calls.height)[call] == 1)
+    operation = work["operation"]
+    stated = alone & is_null(operation)
+    for inexact in INEXACT:
+        stated |= within & (operation == inexact).fill_null(False).to_numpy()
+    if not stated.any():
         return work
-    every = work.with_row_index("row").join(stated, on="row", how="left", maintain_order="left")
-    operation = pl.coalesce("around", "operation")
-    return every.with_columns(operation=operation).drop("row", "around")
+    around = taken(calls["around"], np.maximum(call, 0))
+    return with_series(work, operation.zip_with(pl.Series(~stated), around))

@@ -12,6 +12,7 @@ from rankscope.measure.attribution import Attributed
 from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlices, account
 from rankscope.measure.host import merged
 from rankscope.measure.waiting import LOOK_AHEAD, LaunchedOperations, Requests
+from rankscope.model.arrays import is_null, known_if, rows_of, taken
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import SEGMENTS, empty
@@ -59,7 +60,7 @@ class DeviceAccount:
         self._blocking = blocking
         self._look_ahead = look_ahead
         self._windows = _windows(work.survey, iterations, work.earlier_end)
-        self._known = self._windows.drop_nulls()
+        self._known = rows_of(self._windows, ~is_null(self._windows["window_start"]))
         self._begins = self._known["window_start"].to_numpy()
         self._lengths = np.zeros((len(LENGTHS), self._known.height), dtype=np.int64)
         self._idle = np.zeros((2, self._known.height, len(PARTS)), dtype=np.int64)
@@ -84,19 +85,21 @@ class DeviceAccount:
         while self._held:
             self._take(self._held.popleft()[0])
         compute, communication, busy, training, unphased = self._lengths
-        idle = pl.col("window_end") - pl.col("window_start") - pl.Series(busy)
         known = self._known
+        window, begin, end = known
         return DeviceTimeline(
             segments=merged(pl.concat(self._segments)),
             windows=self._windows,
-            usage=known.select(
-                "window",
-                compute=pl.Series(compute),
-                communication=pl.Series(communication),
-                idle=idle,
+            usage=pl.DataFrame(
+                {
+                    "window": window,
+                    "compute": compute,
+                    "communication": communication,
+                    "idle": end - begin - pl.Series(busy),
+                }
             ),
             idle=_idling(known, *self._idle),
-            unphased=known.select("window", share=pl.Series(unphased / np.maximum(training, 1))),
+            unphased=pl.DataFrame({"window": window, "share": unphased / np.maximum(training, 1)}),
             opaque=(self._work.survey["kind"] == "graph").any(),
         )
 
@@ -120,10 +123,10 @@ def _idling(known: pl.DataFrame, count: Times, length: Times) -> pl.DataFrame:
     window, phase = np.nonzero(count)
     return pl.DataFrame(
         {
-            "window": known["window"].gather(window),
-            "phase": LABELS.gather(phase),
-            "kind": pl.repeat("idle", len(window), eager=True),
-            "name": pl.repeat("", len(window), eager=True),
+            "window": taken(known["window"], window),
+            "phase": taken(LABELS, phase),
+            "kind": pl.Series(["idle"]).new_from_index(0, len(window)),
+            "name": pl.Series([""]).new_from_index(0, len(window)),
             "count": count[window, phase],
             "total_ns": length[window, phase],
         }
@@ -139,21 +142,24 @@ def _windows(
     A window without any launch is unknown; the next one then starts at the end of the host's
     range.
     """
-    own = survey.filter(pl.col("training") & ~pl.col("talks")).select("window", "end").drop_nulls()
+    own = survey["training"].to_numpy() & ~survey["talks"].to_numpy() & ~is_null(survey["window"])
+    ended = rows_of(survey[["window", "end"]], own)
     never = np.iinfo(np.int64).min
     last = np.full(iterations.height, never)
-    np.maximum.at(last, _times(own, "window"), _times(own, "end"))
+    np.maximum.at(last, _times(ended, "window"), _times(ended, "end"))
     reached = np.where(last > never, last, _times(iterations, "window_end"))
     reached = np.maximum.accumulate(reached)
     first = iterations["start"][0]
     if earlier_end is not None and first < earlier_end < reached[0]:
         first = earlier_end
     begin = np.append(first, reached[:-1])
-    known = pl.lit(pl.Series(last > begin))
-    return pl.select(
-        window=pl.Series(np.arange(len(last))),
-        window_start=pl.when(known).then(pl.Series(begin)),
-        window_end=pl.when(known).then(pl.Series(reached)),
+    known = last > begin
+    return pl.DataFrame(
+        {
+            "window": np.arange(len(last)),
+            "window_start": known_if(pl.Series(begin), known),
+            "window_end": known_if(pl.Series(reached), known),
+        }
     )
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.measure.waiting import Requests
+from rankscope.model.arrays import filled, is_null, taken, with_series
 from rankscope.model.intervals import (
     Flags,
     Times,
@@ -20,10 +21,10 @@ from rankscope.model.intervals import (
     union,
 )
 from rankscope.model.kinds import PARTS
-from rankscope.model.schema import SEGMENTS
+from rankscope.model.schema import SEGMENTS, WORK
 from rankscope.util.numbers import NEVER
 
-KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
+KIND_ORDER = np.array([{"set": 1, "copy": 2}.get(kind, 0) for kind in WORK.categories])
 """Priority among operations that run at the same time: kernels before copies."""
 
 LABELS = pl.Series(PARTS, dtype=SEGMENTS["label"])
@@ -109,11 +110,9 @@ class TimeSlices:
 
 def _needed_columns(work: pl.DataFrame) -> pl.DataFrame:
     """The columns that the sweep needs; phases as indices in PARTS."""
-    return work.select(
-        *("start", "end", "launch", "kind", "training"),
-        pl.col("phase").to_physical().fill_null(UNKNOWN),
-        talks=pl.col("operation").is_not_null(),
-    )
+    columns = work[["start", "end", "launch", "kind", "training"]]
+    phase = pl.Series("phase", filled(work["phase"].to_physical(), UNKNOWN))
+    return with_series(columns, phase, pl.Series("talks", ~is_null(work["operation"])))
 
 
 def _reaching(rows: pl.DataFrame, border: int) -> pl.DataFrame:
@@ -198,9 +197,9 @@ def _computing(
     rows = np.flatnonzero(chosen)
 
     def by_importance(some: Times) -> Times:
-        work = time_slice.work.select("kind", "launch")[rows[some]]
-        kind = work["kind"].replace_strict(KIND_ORDER, return_dtype=pl.Int64).to_numpy()
-        return some[np.lexsort((work["launch"].fill_null(NEVER).to_numpy(), kind))]
+        work = taken(time_slice.work[["kind", "launch"]], rows[some])
+        kind = KIND_ORDER[work["kind"].to_physical().to_numpy()]
+        return some[np.lexsort((filled(work["launch"], NEVER), kind))]
 
     low, high, owner = exclusive(start[rows], end[rows], by_importance)
     return low, high, time_slice.work["phase"].to_numpy()[rows[owner]]
@@ -237,7 +236,7 @@ def _with_idle_owners(
     computes = _computes(work)
     index = count_before(moment, work["start"].to_numpy()[computes])
     following = np.append(np.flatnonzero(computes), work.height)[index]
-    launch = np.append(work["launch"].fill_null(work["start"]).to_numpy(), NEVER)[following]
+    launch = np.append(filled(work["launch"], work["start"]), NEVER)[following]
     phase = np.append(work["phase"].to_numpy(), OTHER)[following]
     owner = np.where(phase == UNKNOWN, OTHER, phase) + np.uint8(IDLES)
     pieces.owner[gaps] = owner
@@ -282,8 +281,8 @@ def _totals(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame, T
         {
             "start": start[first],
             "end": end[last],
-            "window": known["window"].gather(key[first] // OWNERS),
-            "label": LABELS.gather(part[first]),
+            "window": taken(known["window"], key[first] // OWNERS),
+            "label": taken(LABELS, part[first]),
         }
     )
     return segments, sums[:, :, IDLES : IDLES + len(PARTS)], lengths

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.activities import ActivityTotals, activities
-from rankscope.measure.attribution import Attributed, HostSide, attribute
+from rankscope.measure.attribution import Attributed, HostSide, attribute, parts_of
 from rankscope.measure.calls_around import calls_around
 from rankscope.measure.collectives import ReadyTimes, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
@@ -117,9 +117,9 @@ def detail_ranks(
         _Building(found[work.host.process], marks[work.host.process], work)
         for work in attribute(trace.device_work, hosts)
     ]
-    for part in trace.device_work.parts():  # reads the report again where it was not held in memory
-        for each in building:
-            each.add(part)
+    for parts in parts_of(trace.device_work, [each.work for each in building]):
+        for each, own in zip(building, parts, strict=True):
+            each.add(own)
     return {each.work.host.process: each.detail() for each in building}
 
 
@@ -162,9 +162,8 @@ class _Building:
         self._device = DeviceAccount(work, found.frame, blocking)
         self._records = RecordCount(found.frame, work.earlier_end)
 
-    def add(self, part: pl.DataFrame) -> None:
-        """Add a chunk of the report's work."""
-        own = self.work.of(part)
+    def add(self, own: pl.DataFrame) -> None:
+        """Add a chunk of the work of the rank."""
         self._ready.add(own)
         self._sums.add(own)
         self._device.add(own)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.host import window_edges
+from rankscope.model.arrays import filled, is_null
 from rankscope.model.device_work import DeviceWork
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
@@ -48,12 +49,13 @@ class RecordCount:
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of what `attribute` returned."""
-        kernels = part.filter(pl.col("kind") == "kernel")
-        self._kernels += kernels.height
-        later = pl.col("start") >= self._earlier_end
-        self._unlaunched += kernels.filter(pl.col("launch").is_null(), later).height
-        windows = kernels.filter(pl.col("launch").is_not_null())["window"].drop_nulls()
-        self._launched += np.bincount(windows.to_numpy(), minlength=len(self._launched))
+        kernels = (part["kind"] == "kernel").to_numpy()
+        unlaunched, start = is_null(part["launch"]), part["start"].to_numpy()
+        self._kernels += int(kernels.sum())
+        self._unlaunched += int((kernels & unlaunched & (start >= self._earlier_end)).sum())
+        placed = kernels & ~unlaunched & ~is_null(part["window"])
+        windows = filled(part["window"], 0)[placed]
+        self._launched += np.bincount(windows, minlength=len(self._launched))
 
     def of(self, work: DeviceWork, process: int) -> Records:
         """The result of a process, once all chunks have been added."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from rankscope.model.arrays import filled, is_null, rows_of
 from rankscope.model.intervals import Times
 from rankscope.util.numbers import NEVER
 
@@ -57,15 +58,14 @@ class LaunchedOperations:
     def add(self, part: pl.DataFrame) -> None:
         """Add the next chunk of what `attribute` describes, in the order of the starts."""
         self.rows += part.height
-        own = part.filter(pl.col("training") & pl.col("operation").is_null())
+        own = rows_of(part, part["training"].to_numpy() & is_null(part["operation"]))
         if own.is_empty():
             return
-        before = (
-            pl.col("start").shift(1, fill_value=pl.lit(self._latest)).fill_null(pl.col("start"))
-        )
-        since = own.select(pl.coalesce("launch", before)).to_series().to_numpy()
-        self._parts.append(Requests(since, own["start"].to_numpy()))
-        self._latest = own["start"].item(-1)
+        start = own["start"].to_numpy()
+        before = np.append(start[0] if self._latest is None else self._latest, start[:-1])
+        since = np.where(is_null(own["launch"]), before, filled(own["launch"], 0))
+        self._parts.append(Requests(since, start))
+        self._latest = int(start[-1])
 
     def since(self, moment: int) -> Requests:
         """All that started at a moment or later; earlier ones are forgotten, chunk by chunk."""

@@ -19,6 +19,9 @@ def rows_of(frame: pl.DataFrame, flags: Flags) -> pl.DataFrame:
     return pl.DataFrame([each.filter(kept) for each in frame.get_columns()])
 
 
+FEW = 2**31
+"""Numbers that differ by more are counted, lest products of such numbers overflow."""
+
 Rows = TypeVar("Rows", pl.DataFrame, pl.Series)
 
 
@@ -48,3 +51,35 @@ def filled(values: pl.Series, replacement: int | pl.Series) -> Times:
 def known_if(values: pl.Series, flags: Flags) -> pl.Series:
     """The values whose flag is set; the others become null."""
     return values.zip_with(pl.Series(flags), pl.Series([None], dtype=values.dtype))
+
+
+def codes(columns: pl.DataFrame) -> Times:
+    """A number above 0 for each row; equal rows have equal numbers."""
+    code = np.ones(columns.height, dtype=np.int64)
+    own = pl.Categorical(pl.Categories.random())
+    for each in columns:
+        part = each.cast(own) if each.dtype == pl.String else each
+        part = part if part.dtype.is_integer() else part.to_physical()
+        low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
+        numbers, span = filled(part, high + 1), high - low + 2
+        if span > FEW:
+            _, numbers = np.unique(numbers, return_inverse=True)
+            low, span = 0, len(numbers)
+        if code.max(initial=0) > np.iinfo(np.int64).max // span - 1:
+            code = np.unique(code, return_inverse=True)[1] + 1
+        code *= span
+        code += numbers - low
+    return code
+
+
+def places(codes: Times) -> tuple[Times, Times]:
+    """The place of each number among the distinct ones, and an example row for each of those."""
+    if codes.max() > 8 * len(codes):
+        _, having, place = np.unique(codes, return_index=True, return_inverse=True)
+        return place, having
+    table = np.full(codes.max() + 1, -1)
+    table[codes] = np.arange(len(codes))
+    different = np.flatnonzero(table >= 0)
+    having = table[different]
+    table[different] = np.arange(len(different))
+    return table[codes], having
