@@ -197,30 +197,14 @@ def by_kernel(
         clear_share (of its time in operations without a collective at the same time).
     """
     key = ["phase", "kind", "name"]
-    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
-    usual = pl.col("total_ns").quantile(0.5, "lower")
     per = (
         activities.filter(pl.col("iteration").is_in(numbers) & (pl.col("kind") != "range"))
         .group_by("rank", *key)
         .agg(pl.col("total_ns", "count", "clear_ns").sum() / len(numbers))
-        .with_columns(excess=pl.col("total_ns") - usual.over(role, *key))
     )
-    return (
-        per.sort("excess", "rank", descending=[True, False])
-        .group_by(key, maintain_order=True)
-        .agg(
-            count=pl.col("count").mean().round(1),
-            mean_ns=_whole(pl.col("total_ns").mean()),
-            slowest_rank=pl.col("rank").first(),
-            slowest_ns=_whole(pl.col("total_ns").first()),
-            excess_ns=_whole(pl.col("excess").first()),
-            clear_share=pl.when(
-                pl.col("kind").first() != "idle", pl.col("total_ns").sum() > 0
-            ).then(pl.col("clear_ns").sum() / pl.col("total_ns").sum()),
-        )
-        .cast(dict.fromkeys(key, pl.String))
-        .sort("excess_ns", *key, descending=[True, False, False, False])
-    )
+    is_timed = (pl.col("kind").first() != "idle") & (pl.col("total_ns").sum() > 0)
+    clear = pl.when(is_timed).then(pl.col("clear_ns").sum() / pl.col("total_ns").sum())
+    return _slowest_ranks(per, roles, key, clear_share=clear)
 
 
 OF_CAUSES = ("rank", "iteration", "phase", "state", "name", "count", "total_ns")
@@ -241,18 +225,29 @@ def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ..
         A rank without a row did nothing of it. No rows where no report records what threads do.
     """
     key = ["phase", "state", "name"]
-    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     here = states.filter(pl.col("iteration").is_in(numbers))
     sums = here.group_by("rank", *key).agg(pl.col("total_ns", "count").sum() / len(numbers))
     every = here.select("rank").unique().join(here.select(key).unique(), how="cross")
-    usual = pl.col("total_ns").quantile(0.5, "lower")
-    per = (
-        every.join(sums, on=["rank", *key], how="left")
-        .with_columns(pl.col("total_ns", "count").fill_null(0))
-        .with_columns(excess=pl.col("total_ns") - usual.over(role, *key))
-    )
+    per = every.join(sums, on=["rank", *key], how="left")
+    return _slowest_ranks(per.with_columns(pl.col("total_ns", "count").fill_null(0)), roles, key)
+
+
+def _slowest_ranks(
+    per: pl.DataFrame, roles: dict[int, str], key: list[str], **more: pl.Expr
+) -> pl.DataFrame:
+    """A row per `key`: its mean, and the rank farthest above its role's lower median.
+
+    Args:
+        per: rank, `key`, total_ns and count per iteration.
+        roles: rank → role.
+        key: what a row is about.
+        more: further columns, over the rows of a `key`.
+    """
+    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    usual = pl.col("total_ns").quantile(0.5, "lower").over(role, *key)
     return (
-        per.sort("excess", "rank", descending=[True, False])
+        per.with_columns(excess=pl.col("total_ns") - usual)
+        .sort("excess", "rank", descending=[True, False])
         .group_by(key, maintain_order=True)
         .agg(
             count=pl.col("count").mean().round(1),
@@ -260,6 +255,7 @@ def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ..
             slowest_rank=pl.col("rank").first(),
             slowest_ns=_whole(pl.col("total_ns").first()),
             excess_ns=_whole(pl.col("excess").first()),
+            **more,
         )
         .cast(dict.fromkeys(key, pl.String))
         .sort("excess_ns", *key, descending=[True, False, False, False])

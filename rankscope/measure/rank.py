@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -236,7 +237,7 @@ def measure_rank(
 
 def _unnamed(
     rank: int, known: frozenset[str], measures: pl.DataFrame, activities: pl.DataFrame
-) -> list[RunWarning]:
+) -> Iterator[RunWarning]:
     """The warning that most of the time has no phase because no range names one.
 
     Args:
@@ -247,14 +248,14 @@ def _unnamed(
     """
     missing = [phase for phase in STEP_PHASES if phase not in known]
     if not known or not missing:
-        return []
+        return
     communicating = pl.col("exposed_communication_ns").fill_null(0)
     sums = measures.drop_nulls(["other_ns", "iteration_ns"]).select(
         pl.col("other_ns").sum(), whole=(pl.col("iteration_ns") - communicating).sum()
     )
     other, whole = sums.row(0)
     if not whole or other <= MOSTLY * whole:
-        return []
+        return
     names = " or ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     longest = (
         activities.filter(
@@ -272,14 +273,12 @@ def _unnamed(
         else f"most of that is in ranges {longest['name'][0]}: if these are {phase}, say so: "
         "--phase " + shlex.quote(f"{phase}=^{re.escape(longest['name'][0])}")
     )
-    return [
-        RunWarning(
-            "phase-unnamed",
-            f"no range is named like {names}: that time is in other, which holds most of the work; "
-            f"{advice}",
-            (rank,),
-        )
-    ]
+    yield RunWarning(
+        "phase-unnamed",
+        f"no range is named like {names}: that time is in other, which holds most of the work; "
+        f"{advice}",
+        (rank,),
+    )
 
 
 def _clock_gpu(
@@ -319,78 +318,62 @@ def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -
     )
 
 
-def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
+def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
     """The warnings about this rank's numbers."""
-    problems: list[RunWarning] = [*record_problems(rank, detail.records)]
+    yield from record_problems(rank, detail.records)
     found, marks, device = detail.found, detail.marks, detail.device
-    computing = detail.work.survey.filter(pl.col("kind") != "copy")["device"]
     cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()
     if cut:
-        problems.append(
-            RunWarning(
-                "iteration-cut",
-                f"the capture ends inside iteration {cut[0]} (the process was killed or the "
-                "capture stopped); this iteration is left out, and later ones are missing",
-                (rank,),
-            )
+        yield RunWarning(
+            "iteration-cut",
+            f"the capture ends inside iteration {cut[0]} (the process was killed or the "
+            "capture stopped); this iteration is left out, and later ones are missing",
+            (rank,),
         )
     if detail.unseen:
-        problems.append(
-            RunWarning(
-                "waits-hidden",
-                "launches NCCL collectives, but the report has no work of the device: waits hide "
-                "in the first synchronising call",
-                (rank,),
-            )
+        yield RunWarning(
+            "waits-hidden",
+            "launches NCCL collectives, but the report has no work of the device: waits hide "
+            "in the first synchronising call",
+            (rank,),
         )
-    blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT).height
     if device.opaque:
-        problems.append(
-            RunWarning(
-                "graphs-opaque",
-                "CUDA graphs were traced as a whole: communication and waits inside them are not "
-                "visible; profile with --cuda-graph-trace=node",
-                (rank,),
-            )
+        yield RunWarning(
+            "graphs-opaque",
+            "CUDA graphs were traced as a whole: communication and waits inside them are not "
+            "visible; profile with --cuda-graph-trace=node",
+            (rank,),
         )
+    computing = detail.work.survey.filter(pl.col("kind") != "copy")["device"]
     if (devices := computing.n_unique()) > 1:
-        problems.append(
-            RunWarning(
-                "several-devices",
-                f"drives {devices} devices from one process; they count as one: the rank computes "
-                "while any of them does",
-                (rank,),
-            )
+        yield RunWarning(
+            "several-devices",
+            f"drives {devices} devices from one process; they count as one: the rank computes "
+            "while any of them does",
+            (rank,),
         )
-    if blind:
-        problems.append(
-            RunWarning(
-                "phases-unknown",
-                f"in some iterations more than {percent(UNPHASED_LIMIT)} of the device work has no "
-                f"phase: {_without_phase(detail)}; phases are unknown there",
-                (rank,),
-            )
+    if not device.unphased.filter(pl.col("share") > UNPHASED_LIMIT).is_empty():
+        yield RunWarning(
+            "phases-unknown",
+            f"in some iterations more than {percent(UNPHASED_LIMIT)} of the device work has no "
+            f"phase: {_without_phase(detail)}; phases are unknown there",
+            (rank,),
         )
     if marks.derived:
-        problems.append(
-            RunWarning(
-                "phases-from-operators",
-                f"no ranges are named like {' or '.join(sorted(marks.derived, reverse=True))}; "
-                "these phases are derived from the framework's operators (backward is what "
-                "autograd runs, forward is what precedes it); your own ranges, or --phase, are "
-                "more reliable",
-                (rank,),
-            )
+        yield RunWarning(
+            "phases-from-operators",
+            f"no ranges are named like {' or '.join(sorted(marks.derived, reverse=True))}; "
+            "these phases are derived from the framework's operators (backward is what "
+            "autograd runs, forward is what precedes it); your own ranges, or --phase, are "
+            "more reliable",
+            (rank,),
         )
     if not marks.phases:
-        problems.append(
-            RunWarning(
-                "no-phases",
-                "no ranges are named like phases; name them with --phase forward='REGEX' and so on",
-                (rank,),
-            )
+        yield RunWarning(
+            "no-phases",
+            "no ranges are named like phases; name them with --phase forward='REGEX' and so on",
+            (rank,),
         )
-    return problems
 
 
 def _without_phase(detail: RankDetail) -> str:

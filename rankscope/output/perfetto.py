@@ -296,28 +296,23 @@ def _arrows(ties: Sequence[_Ties]) -> list[str]:
         .filter(pl.col("free_ns") < pl.col("end_ns"), pl.col("start_ns") >= pl.col("since"))
         .with_columns(id=pl.int_range(1, pl.len() + 1))
     )
-    starts = _lines(
-        pairs,
-        ph=pl.lit("s"),
-        cat=pl.lit("arrival"),
-        name=pl.lit("came last"),
-        id="id",
-        pid="last_rank",
-        tid="late_tid",
-        ts=_microseconds(pairs["late_ns"]),
-    )
-    ends = _lines(
-        pairs,
-        ph=pl.lit("f"),
-        bp=pl.lit("e"),  # binds to the slice around it, not to the next one
-        cat=pl.lit("arrival"),
-        name=pl.lit("came last"),
-        id="id",
-        pid="rank",
-        tid="tid",
-        ts=_microseconds(pairs["free_ns"]),
-    )
-    return starts + ends
+
+    def half(phase: str, at: str, pid: str, tid: str, **more: pl.Expr) -> list[str]:
+        return _lines(
+            pairs,
+            ph=pl.lit(phase),
+            **more,
+            cat=pl.lit("arrival"),
+            name=pl.lit("came last"),
+            id="id",
+            pid=pid,
+            tid=tid,
+            ts=_microseconds(pairs[at]),
+        )
+
+    # The end binds to the slice around it, not to the next one.
+    ends = half("f", "free_ns", "rank", "tid", bp=pl.lit("e"))
+    return half("s", "late_ns", "last_rank", "late_tid") + ends
 
 
 def _marks(ties: Sequence[_Ties]) -> list[str]:
