@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -59,7 +60,7 @@ def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
 
 def warnings_of(
     scope: Scope, matching: Matching, roles: Roles, began: RunWarning | None
-) -> list[RunWarning]:
+) -> Iterator[RunWarning]:
     """The warnings that comparing the ranks gives.
 
     Args:
@@ -69,38 +70,33 @@ def warnings_of(
         began: `began_apart`.
     """
     tables, missing, blind = scope.tables, scope.missing_ranks, scope.blind_ranks
-    found: list[RunWarning] = []
     if missing:
-        found.append(warnings.missing_ranks(missing, scope.world_size, tables.ranks.height))
+        yield warnings.missing_ranks(missing, scope.world_size, tables.ranks.height)
     if blind:
-        found.append(warnings.blind_ranks(blind, tables.ranks.height))
-    found += warnings.communication_warnings(
+        yield warnings.blind_ranks(blind, tables.ranks.height)
+    yield from warnings.communication_warnings(
         matching.summary, matching.groups, tables.ranks["rank"].to_list()
     )
-    found += _wrong_clocks(scope, matching.clocks)
-    found += [] if began is None else [began]
+    yield from _wrong_clocks(scope, matching.clocks)
+    if began is not None:
+        yield began
     older = measured_before(tables)
     if older:
-        found.append(
-            RunWarning(
-                "measured-before",
-                f"{len(older)} of {counted(tables.ranks.height, 'rank')} "
-                f"{agreeing(len(older), 'was', 'were')} measured by an older rankscope, "
-                "whose numbers on the gpu clock differ; ingest the reports again",
-                older,
-            )
+        yield RunWarning(
+            "measured-before",
+            f"{len(older)} of {counted(tables.ranks.height, 'rank')} "
+            f"{agreeing(len(older), 'was', 'were')} measured by an older rankscope, "
+            "whose numbers on the gpu clock differ; ingest the reports again",
+            older,
         )
     if len({*map(ShapingOptions.from_json, tables.reports["options"])}) > 1:
-        found.append(
-            RunWarning(
-                "options-differ",
-                "reports were ingested with different --iteration, --phase or --rank-pattern; "
-                "ingest them all with the same ones to compare their phases",
-            )
+        yield RunWarning(
+            "options-differ",
+            "reports were ingested with different --iteration, --phase or --rank-pattern; "
+            "ingest them all with the same ones to compare their phases",
         )
     if roles.source == "inferred":
-        found.append(warnings.inferred(roles.of))
-    return found
+        yield warnings.inferred(roles.of)
 
 
 def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:

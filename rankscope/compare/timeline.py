@@ -109,7 +109,7 @@ def timelines(
     origins = _origins(axes, windows)
     together = [origin for rank, origin in origins.items() if axes[rank] != "own"]
     utc = bool(together) and None not in comparison.scope.utc_starts.values()
-    described, problems = _ranks(comparison, axes), _problems(comparison, axes)
+    described, problems = _ranks(comparison, axes), tuple(_problems(comparison, axes))
     for file, options, own in _reports(comparison, ranks):
         detailed = _in_detail(comparison, details(file, options), own, numbers, states)
         here = pl.col("iteration").is_in(numbers)
@@ -395,36 +395,30 @@ def _ranks(comparison: Comparison, axes: dict[int, str]) -> pl.DataFrame:
     return conform(ranks, TIMELINE_RANKS, drop_others=True)
 
 
-def _problems(comparison: Comparison, axes: dict[int, str]) -> tuple[RunWarning, ...]:
+def _problems(comparison: Comparison, axes: dict[int, str]) -> Iterator[RunWarning]:
     """Which ranks' times must not be compared, and what the waits leave out."""
-    problems: list[RunWarning] = []
     said = {
         "utc": "stand where their hosts' clocks have them, which may be milliseconds off",
         "own": "say no UTC either: their first windows were put at 0",
     }
     for kind, how in said.items() if len(axes) > 1 else ():
         if ranks := tuple(rank for rank, axis in axes.items() if axis == kind):
-            problems.append(
-                RunWarning(
-                    "not-aligned",
-                    f"ranks {', '.join(map(str, ranks))} share no collective, report or host with "
-                    f"the others and {how}; compare their times with none of the others'",
-                    ranks,
-                )
+            yield RunWarning(
+                "not-aligned",
+                f"ranks {', '.join(map(str, ranks))} share no collective, report or host with "
+                f"the others and {how}; compare their times with none of the others'",
+                ranks,
             )
     if blind := tuple(rank for rank in comparison.scope.blind_ranks if rank in axes):
-        problems.append(warnings.blind_ranks(blind, len(axes)))
+        yield warnings.blind_ranks(blind, len(axes))
     if comparison.missing_ranks and comparison.tables.ranks.height > 1:  # else there are no waits
-        problems.append(
-            RunWarning(
-                "waits-lower-bounds",
-                f"{counted(len(comparison.missing_ranks), 'rank')} of the job "
-                f"{agreeing(len(comparison.missing_ranks), 'has', 'have')} no report and may have "
-                "come last: waits are lower bounds",
-                comparison.missing_ranks,
-            )
+        yield RunWarning(
+            "waits-lower-bounds",
+            f"{counted(len(comparison.missing_ranks), 'rank')} of the job "
+            f"{agreeing(len(comparison.missing_ranks), 'has', 'have')} no report and may have "
+            "come last: waits are lower bounds",
+            comparison.missing_ranks,
         )
-    return tuple(problems)
 
 
 def phases_of(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import polars as pl
 
@@ -66,7 +66,7 @@ def inferred(of: dict[int, str]) -> RunWarning:
 
 def communication_warnings(
     summary: MatchSummary, groups: pl.DataFrame, ranks: list[int]
-) -> list[RunWarning]:
+) -> Iterator[RunWarning]:
     """The warnings about waits and clocks.
 
     Args:
@@ -74,51 +74,41 @@ def communication_warnings(
         groups: the communicators, with the columns of `waits.GROUPS`.
         ranks: all that have a report.
     """
-    found = []
     reasons = summary.unmatched.group_by("reason").agg(
         pl.col("count").sum(), pl.col("rank").unique().sort()
     )
     for reason, count, who in reasons.sort("reason").iter_rows():
-        found.append(
-            RunWarning(
-                "unmatched-collectives",
-                f"{counted(count, 'call')} of collectives on {counted(len(who), 'rank')} "
-                f"{agreeing(count, 'is', 'are')} left out of the waits: "
-                f"{reason}",
-                tuple(who),
-            )
+        yield RunWarning(
+            "unmatched-collectives",
+            f"{counted(count, 'call')} of collectives on {counted(len(who), 'rank')} "
+            f"{agreeing(count, 'is', 'are')} left out of the waits: "
+            f"{reason}",
+            tuple(who),
         )
     if not summary.calls and len(ranks) > 1:
-        found.append(
-            RunWarning(
-                "waits-unknown",
-                "no collective found its counterparts on the other ranks (sends and receives need "
-                "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
-            )
+        yield RunWarning(
+            "waits-unknown",
+            "no collective found its counterparts on the other ranks (sends and receives need "
+            "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
         )
     untied = [rank for rank in ranks if rank not in summary.clocks.fits]
     if untied and len(ranks) > 1:
-        found.append(
-            RunWarning(
-                "clocks-unaligned",
-                f"{_named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "
-                "times are not compared with others'",
-                tuple(untied),
-            )
+        yield RunWarning(
+            "clocks-unaligned",
+            f"{_named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "
+            "times are not compared with others'",
+            tuple(untied),
         )
     apart = groups.filter(
         pl.col("apart_ns") > pl.max_horizontal("clock_error_ns", "ends_error_ns") * 2
     )
     for row in apart.iter_rows(named=True):
-        found.append(
-            RunWarning(
-                "waits-disagree",
-                f"waits by duration and by arrival differ by {row['apart_ns'] / 1e6:.2f} ms on "
-                f"communicator {row['label']}, more than the clocks' "
-                f"{(row['clock_error_ns'] or 0) / 1e6:.2f} ms; shown is that by {row['shown']}",
-            )
+        yield RunWarning(
+            "waits-disagree",
+            f"waits by duration and by arrival differ by {row['apart_ns'] / 1e6:.2f} ms on "
+            f"communicator {row['label']}, more than the clocks' "
+            f"{(row['clock_error_ns'] or 0) / 1e6:.2f} ms; shown is that by {row['shown']}",
         )
-    return found
 
 
 def listed(numbers: Iterable[int], most: int = 8) -> str:

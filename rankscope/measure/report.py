@@ -174,10 +174,10 @@ def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int
     return rows, threads
 
 
-def _problems(file: ReportFile, report: Segmented) -> list[RunWarning]:
+def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
     """The warnings about the report, not about the numbers of a rank."""
     trace, whose = report.trace, [*report.identities.values()]
-    problems = [
+    yield from [
         RunWarning(
             "file-name-disagrees",
             f"{file.path.name} is named like rank {spelled}, but its {identity.evidence} says "
@@ -188,53 +188,44 @@ def _problems(file: ReportFile, report: Segmented) -> list[RunWarning]:
         if (spelled := name_disagrees(file.path, identity)) is not None
     ]
     if whose[0].evidence.kind is EvidenceKind.ORDER:
-        problems.append(
-            RunWarning(
-                "ranks-by-order",
-                f"{file.path.name} does not say which rank is which: its processes are numbered "
-                + ("by the device each uses" if whose[0].evidence == DEVICE else "by process id")
-                + ", as a launcher on one host starts them; check before you accuse one",
-                tuple(identity.rank for identity in whose),
-            )
+        yield RunWarning(
+            "ranks-by-order",
+            f"{file.path.name} does not say which rank is which: its processes are numbered "
+            + ("by the device each uses" if whose[0].evidence == DEVICE else "by process id")
+            + ", as a launcher on one host starts them; check before you accuse one",
+            tuple(identity.rank for identity in whose),
         )
     if whose[0].evidence == ONLY_REPORT:
-        problems.append(
-            RunWarning(
-                "rank-assumed",
-                f"nothing says which rank {file.path.name} is; as the only report it is rank 0; "
-                "--rank N makes it another",
-                (0,),
-            )
+        yield RunWarning(
+            "rank-assumed",
+            f"nothing says which rank {file.path.name} is; as the only report it is rank 0; "
+            "--rank N makes it another",
+            (0,),
         )
-    problems += [
+    yield from [
         _found_steps(report.chosen.steps[process], each.rank)
         for process, each in report.identities.items()
         if report.chosen.steps
     ]
     if trace.cut_ns is not None:
-        problems.append(
-            RunWarning(
-                "report-cut",
-                "the report ends amid its events (the process was killed while it wrote, or a copy "
-                "stopped): iterations that end later are left out",
-                tuple(identity.rank for identity in whose),
-            )
+        yield RunWarning(
+            "report-cut",
+            "the report ends amid its events (the process was killed while it wrote, or a copy "
+            "stopped): iterations that end later are left out",
+            tuple(identity.rank for identity in whose),
         )
-    problems += [
+    yield from [
         RunWarning("part-unread", text, tuple(identity.rank for identity in whose))
         for text in trace.device_work.unread
     ]
     if trace.broken_rows:
-        problems.append(
-            RunWarning(
-                "rows-broken",
-                f"{counted(trace.broken_rows, 'event')} without a time or an owner "
-                f"{agreeing(trace.broken_rows, 'is', 'are')} left out; is the "
-                "export whole?",
-                tuple(identity.rank for identity in whose),
-            )
+        yield RunWarning(
+            "rows-broken",
+            f"{counted(trace.broken_rows, 'event')} without a time or an owner "
+            f"{agreeing(trace.broken_rows, 'is', 'are')} left out; is the "
+            "export whole?",
+            tuple(identity.rank for identity in whose),
         )
-    return problems
 
 
 def _with_host(

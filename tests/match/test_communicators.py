@@ -116,7 +116,7 @@ def test_message_sizes_that_differ_match_nothing() -> None:
     rest = told.instances.height
     assert rest == sized.height - 4
     groups = with_waits(told, made.utc_starts).groups
-    problems = communication_warnings(told.summary, groups, [0, 1, 2, 3])
+    problems = [*communication_warnings(told.summary, groups, [0, 1, 2, 3])]
     assert [(each.code, each.ranks) for each in problems] == [("unmatched-collectives", (1, 3))]
     assert "message sizes differ" in problems[0].message
     assert "4 calls" in problems[0].message
