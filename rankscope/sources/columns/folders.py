@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.sources.columns.request import ColumnRequest, Columns
 from rankscope.sources.columns.text import decoded
 from rankscope.util import meter
 
@@ -23,7 +24,7 @@ PIECE_ROWS = 100_000
 HINT = "is it complete? export it again: nsys export -t {kind} REPORT.nsys-rep"
 
 
-class FolderColumns(ABC):
+class FolderColumns(Columns):
     """The tables of a folder."""
 
     kind: str
@@ -49,38 +50,15 @@ class FolderColumns(ABC):
             self._columns[table] = frozenset(names)
         return file.is_file() and self._columns[table].issuperset(columns)
 
-    def read(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-    ) -> pl.DataFrame:
-        """Columns of a table; a column that is missing or of another type becomes nulls.
-
-        Ids are unsigned in these files; they are returned with the same bits as in SQLite.
-
-        Args:
-            table: a table of the folder.
-            integers: columns to read as Int64.
-            text: columns to read as String; broken UTF-8 gets replacement characters.
-            only: an integer column, and the values of the rows to keep.
-            raw: columns to read as Binary, for any declared type.
-        """
+    def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
+        """The requested columns and rows; Binary whatever the declared type."""
         meter.add(_size(self._file(table)))
-        return self._read(table, integers, text or [], only, raw or [])
+        return self._read(table, wanted)
 
-    def pieces(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-        chosen: Sequence[int] | None = None,
+    def chunks(
+        self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
-        """The rows of `read` in chunks of `PIECE_ROWS` rows of the table; at least one chunk."""
+        """The requested columns and rows in chunks of `PIECE_ROWS` rows of the table."""
         self.has(table)
         file = self._file(table)
         try:
@@ -90,22 +68,17 @@ class FolderColumns(ABC):
         numbers = range(max(1, -(-rows // PIECE_ROWS)))
         for number in numbers if chosen is None else chosen:
             piece = number * PIECE_ROWS, PIECE_ROWS
-            yield self._read(table, integers, text or [], only, raw or [], piece)
+            yield self._read(table, wanted, piece)
             meter.add(_size(file) // len(numbers))
 
     def _read(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str],
-        only: tuple[str, list[int]] | None,
-        raw: list[str],
-        piece: tuple[int, int | None] = (0, None),
+        self, table: str, wanted: ColumnRequest, piece: tuple[int, int | None] = (0, None)
     ) -> pl.DataFrame:
         self.has(table)
         file = self._file(table)
-        wanted = dict.fromkeys([*integers, *text, *raw, *(only[:1] if only else ())])
-        names = [name for name in wanted if name in self._columns[table]]
+        only = wanted.only
+        named = dict.fromkeys([*wanted.types, *(only[:1] if only else ())])
+        names = [name for name in named if name in self._columns[table]]
         try:
             frame = self._table(file, names, *piece)
         except Exception as error:
@@ -113,9 +86,9 @@ class FolderColumns(ABC):
         if only is not None:
             frame = frame.filter(_integer(frame, only[0]).is_in(only[1]))
         return pl.DataFrame(
-            [_integer(frame, name) for name in integers]
-            + [_text(frame, name) for name in text]
-            + [_bytes(frame, name) for name in raw]
+            [_integer(frame, name) for name in wanted.integers]
+            + [_text(frame, name) for name in wanted.text]
+            + [_bytes(frame, name) for name in wanted.raw]
         )
 
     @abstractmethod

@@ -13,7 +13,7 @@ import os
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from urllib.parse import quote
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.sources.columns.request import ColumnRequest
+from rankscope.sources.columns.request import ColumnRequest, Columns
 from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.loader import compiled
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
@@ -78,7 +78,7 @@ class _Borders:
         return begin, None if number == self.paged else self.ends[number + 1] - begin
 
 
-class SQLiteColumns:
+class SQLiteColumns(Columns):
     """A SQLite file, opened read-only."""
 
     def __init__(self, path: Path, piece_bytes: int | None = None) -> None:
@@ -136,69 +136,35 @@ class SQLiteColumns:
         """Whether the file has `table` with all of `columns`."""
         return table in self._tables and self._tables[table].issuperset(columns)
 
-    def read(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-    ) -> pl.DataFrame:
-        """Columns of a table; a column that is missing becomes nulls.
+    def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
+        """The requested columns and rows."""
+        return pl.concat(self.chunks(table, wanted, None), rechunk=False)
 
-        Args:
-            table: a table of the file.
-            integers: columns to read as Int64.
-            text: columns to read as String; broken UTF-8 gets replacement characters.
-            only: an integer column, and the values of the rows to keep.
-            raw: columns to read as Binary; empty ones are null.
-        """
-        return pl.concat(self.pieces(table, integers, text, only, raw), rechunk=False)
-
-    def pieces(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-        chosen: Sequence[int] | None = None,
+    def chunks(
+        self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
-        """The rows of `read` in chunks; at least one chunk, which may be empty.
+        """The requested columns and rows in chunks.
 
         Nothing is read before the first chunk is requested. The first call that reads a table to
-        its end decides which rows are in which chunk, for all columns and filters.
-
-        Args:
-            table: as in `read`.
-            integers: as in `read`.
-            text: as in `read`.
-            only: as in `read`.
-            raw: as in `read`.
-            chosen: numbers of the chunks to read (from 0), in rising order; None: all of them.
-                If no earlier call has read the table to its end, it is read once more for this.
+        its end decides which rows are in which chunk, for all columns and filters. If `chosen` is
+        given before that, the table is read once more.
         """
         have = self._tables[table]
-        kinds = {
-            **dict.fromkeys(integers, pl.Int64),
-            **dict.fromkeys(text or [], pl.String),
-            **dict.fromkeys(raw or [], pl.Binary),
-        }
-        present = ColumnRequest(
-            integers=[name for name in integers if name in have],
-            text=[name for name in text or [] if name in have],
-            raw=[name for name in raw or [] if name in have],
-            only=only,
+        present = replace(
+            wanted,
+            integers=[name for name in wanted.integers if name in have],
+            text=[name for name in wanted.text if name in have],
+            raw=[name for name in wanted.raw if name in have],
         )
         for frame in self._pieces(table, present, chosen):
-            if have.issuperset(kinds):
+            if have.issuperset(wanted.types):
                 yield frame
                 continue
             nothing = pl.Series([None]).new_from_index(0, frame.height)
             yield pl.DataFrame(
                 [
                     frame[name] if name in have else nothing.cast(kind).alias(name)
-                    for name, kind in kinds.items()
+                    for name, kind in wanted.types.items()
                 ]
             )
 

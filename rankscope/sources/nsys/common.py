@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Protocol
-
 import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Process
+from rankscope.sources.columns.request import Columns
 
 PROCESS_BITS = 24
 PROCESS = 2**PROCESS_BITS
@@ -26,47 +23,6 @@ def process_of(key: int) -> Process:
 PUSH_POP, START_END = 59, 60
 RANGE_TYPES = (PUSH_POP, START_END)
 """NVTX event types of ranges (ENUM_NSYS_EVENT_TYPE)."""
-
-
-class Columns(Protocol):
-    """Tables of one export, in any file format."""
-
-    path: Path
-
-    @property
-    def bytes(self) -> int:
-        """The size of the export."""
-
-    def has(self, table: str, *columns: str) -> bool:
-        """Whether the export has `table` with all of `columns`."""
-
-    def read(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-    ) -> pl.DataFrame:
-        """Columns of a table as Int64, String and (raw) Binary; absent ones are null.
-
-        `only` keeps the rows whose integer column has one of the values.
-        """
-
-    def pieces(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-        chosen: Sequence[int] | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """The rows of `read` in chunks if the format has them; at least one chunk.
-
-        `chosen` selects chunks by their numbers, ascending from 0. A chunk holds the same rows in
-        every call, for any columns.
-        """
 
 
 def without_nulls(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:

@@ -17,7 +17,8 @@ from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import Counter
 from rankscope.model.schema import conform
-from rankscope.sources.nsys.common import PROCESS, Columns, without_nulls
+from rankscope.sources.columns.request import Columns
+from rankscope.sources.nsys.common import PROCESS, without_nulls
 from rankscope.sources.nsys.hardware import ADAPTERS, host_gpus, spelled_guid
 
 GPU_SAMPLES, GPU_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"

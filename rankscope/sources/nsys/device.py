@@ -19,9 +19,10 @@ from rankscope.model.schema import (
     empty,
     ordered,
 )
+from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
 from rankscope.sources.device_faults import early_by, moved_by, on_host_time
-from rankscope.sources.nsys.common import PROCESS, Columns, Strings, require, without_nulls
+from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
 from rankscope.sources.nsys.nvtx import Nvtx

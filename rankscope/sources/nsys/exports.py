@@ -12,8 +12,8 @@ from rankscope.sources.report_format import Format
 
 if TYPE_CHECKING:
     from rankscope.model.reports import CaptureFacts, Trace
+    from rankscope.sources.columns.request import Columns
     from rankscope.sources.conventions import Vocabulary
-    from rankscope.sources.nsys.common import Columns
 
 ARROW_FOLDER = "_arwdir"
 

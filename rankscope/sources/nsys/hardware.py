@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 from rankscope.model.reports import Gpu, Hardware
+from rankscope.sources.columns.request import Columns
 from rankscope.sources.environment import first_printable
-from rankscope.sources.nsys.common import Columns
 
 GPUS, DEVICES, ADAPTERS = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_NIC_INFO"
 

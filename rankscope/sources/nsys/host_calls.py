@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.host_events import Calls, Spans
-from rankscope.sources.nsys.common import PROCESS, Columns, Strings, without_nulls
+from rankscope.sources.columns.request import Columns
+from rankscope.sources.nsys.common import PROCESS, Strings, without_nulls
 
 CALL_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API")
 """Tables of calls, the most certain sign of a training process first."""

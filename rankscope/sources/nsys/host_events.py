@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.host_events import FILE_USES, Calls, HostEvents, Spans, Switches, ThreadEvents
-from rankscope.sources.nsys.common import PROCESS, Columns, Strings, without_nulls
+from rankscope.sources.columns.request import Columns
+from rankscope.sources.nsys.common import PROCESS, Strings, without_nulls
 from rankscope.sources.nsys.host_calls import cuda_calls, os_calls, profiler_time
 from rankscope.sources.nsys.samples import samples
 

@@ -20,9 +20,10 @@ from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
+from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import synchronises
 from rankscope.sources.device_faults import captures, launches_kernel, outside_captures
-from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, Strings, without_nulls
+from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Strings, without_nulls
 from rankscope.util.numbers import NEVER
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"

@@ -18,8 +18,9 @@ import re
 import polars as pl
 
 from rankscope.model.schema import DEVICE_WORK, OPERATION, conform
+from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import known, stated_operations
-from rankscope.sources.nsys.common import PROCESS, Columns
+from rankscope.sources.nsys.common import PROCESS
 from rankscope.sources.nsys.nvtx import Nvtx
 
 TABLES = ("NCCL_GPU_OPERATIONS_COLLECTIVE", "NCCL_GPU_OPERATIONS")

@@ -11,15 +11,9 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
+from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary
-from rankscope.sources.nsys.common import (
-    PROCESS,
-    RANGE_TYPES,
-    Columns,
-    Strings,
-    require,
-    without_nulls,
-)
+from rankscope.sources.nsys.common import PROCESS, RANGE_TYPES, Strings, require, without_nulls
 from rankscope.sources.nsys.signatures import Signatures, without_suffix
 
 EVENTS = "NVTX_EVENTS"

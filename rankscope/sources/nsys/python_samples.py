@@ -16,7 +16,8 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.host_events import Spans
-from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
+from rankscope.sources.columns.request import Columns
+from rankscope.sources.nsys.common import PROCESS, Strings, process_of
 
 TABLE = "PYTHON_SAMPLES"
 """The table that `convert` adds to an export folder: a row per sample."""

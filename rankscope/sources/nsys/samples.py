@@ -6,8 +6,9 @@ import polars as pl
 
 from rankscope.model.host_events import Samples, Spans
 from rankscope.model.intervals import Times
+from rankscope.sources.columns.request import Columns
 from rankscope.sources.nsys import python_samples
-from rankscope.sources.nsys.common import Columns, Strings, without_nulls
+from rankscope.sources.nsys.common import Strings, without_nulls
 
 SAMPLES, CHAINS = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
 SAMPLE = ["id", "start", "globalTid"]

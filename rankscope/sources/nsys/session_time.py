@@ -8,12 +8,11 @@ them, and the session's UTC start and duration hold.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.sources.nsys.common import Columns
+from rankscope.sources.columns.request import ColumnRequest, Columns
 
 TABLE, SHIFT = "META_DATA_EXPORT", "EXPORT_CONFIG_TIME_SHIFT"
 """Table, and name of the row with the number of ns that were added to all times."""
@@ -42,11 +41,11 @@ def on_session_axis(file: Columns) -> Columns:
     return file if shift == 0 else _ShiftedColumns(file, shift)
 
 
-class _ShiftedColumns:
+class _ShiftedColumns(Columns):
     """The tables of an export; `shift_ns` is subtracted from their times."""
 
     def __init__(self, file: Columns, shift_ns: int) -> None:
-        self.path: Path = file.path
+        self.path = file.path
         self._file = file
         self._shift_ns = shift_ns
 
@@ -59,30 +58,17 @@ class _ShiftedColumns:
         """Whether the export has `table` with all of `columns`."""
         return self._file.has(table, *columns)
 
-    def read(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-    ) -> pl.DataFrame:
-        """Columns of a table, as `Columns.read` gives them."""
-        return self._unshifted(self._file.read(table, integers, text, only, raw), integers)
+    def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
+        """The requested columns and rows."""
+        return self._unshifted(self._file.rows(table, wanted), wanted)
 
-    def pieces(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-        raw: list[str] | None = None,
-        chosen: Sequence[int] | None = None,
+    def chunks(
+        self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
-        """The rows of `read` in chunks, as `Columns.pieces` gives them."""
-        for piece in self._file.pieces(table, integers, text, only, raw, chosen):
-            yield self._unshifted(piece, integers)
+        """The requested columns and rows in chunks."""
+        for piece in self._file.chunks(table, wanted, chosen):
+            yield self._unshifted(piece, wanted)
 
-    def _unshifted(self, rows: pl.DataFrame, integers: list[str]) -> pl.DataFrame:
-        times = [name for name in TIMES if name in integers]
+    def _unshifted(self, rows: pl.DataFrame, wanted: ColumnRequest) -> pl.DataFrame:
+        times = [name for name in TIMES if name in wanted.integers]
         return rows.with_columns(pl.col(times) - self._shift_ns) if times else rows

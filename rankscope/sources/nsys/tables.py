@@ -19,10 +19,11 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Loss, Trace
 from rankscope.model.schema import RANGES, conform, empty
+from rankscope.sources.columns.request import Columns
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
-from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
+from rankscope.sources.nsys.common import PROCESS, Strings, process_of
 from rankscope.sources.nsys.counters import counters
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.hardware import hardware
