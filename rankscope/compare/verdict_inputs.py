@@ -46,6 +46,7 @@ def verdict_inputs(
         blocked = exposed(comparison.scope, ranks, numbers)
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)
     judged = rows.select(JUDGED)
+    transfer_ns, unmatched_ns = _exposed(rows)
     return VerdictInputs(
         run=RunSummary(
             ranks=tables.ranks.height,
@@ -64,7 +65,8 @@ def verdict_inputs(
         wide=_in_one_role(_judged_rows(judged, spans), comparison),
         hosts=_hosts_of(comparison),
         tables=tables_of(tables),
-        exposed_transfer_ns=_exposed_transfer(rows),
+        exposed_transfer_ns=transfer_ns,
+        unmatched_ns=unmatched_ns,
         stages=lambda: _stages(comparison),
         spans=spans,
         collectives=lambda: by_collective(comparison.collectives(numbers), numbers),
@@ -136,18 +138,21 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     return frozenset(tuple(some) for some in groups["rank"].to_list() if len(some) < every)
 
 
-def _exposed_transfer(rows: pl.DataFrame) -> int | None:
-    """What transfers hold up the median rank, in all iterations, ns; None where unknown.
+def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:
+    """What holds up the median rank beside known waits, in all iterations, ns; None where unknown.
 
-    The part of a rank's exposed communication that is no waiting, and at most what its collectives
-    take once all members have arrived.
+    Of a rank's exposed communication that is no known wait, transfers are at most what its
+    collectives take once all members have arrived. The rest is in calls that were not matched.
     """
-    exposed = pl.col("exposed_communication_ns") - pl.col("wait_ns")
-    known = rows.with_columns(exposed=pl.min_horizontal(exposed, "collective_transfer_ns"))
-    if known.select(pl.any_horizontal("wait_ns", "collective_transfer_ns").is_null().any()).item():
-        return None
-    per = known.group_by("iteration").agg(pl.col("exposed").quantile(0.5, "lower"))
-    return int(per["exposed"].sum() or 0)
+    beside = (pl.col("exposed_communication_ns") - pl.col("wait_ns")).clip(0)
+    transfer = pl.min_horizontal(beside, "collective_transfer_ns")
+    if rows.select(pl.any_horizontal("wait_ns", "collective_transfer_ns").is_null().any()).item():
+        return None, None
+    per = rows.group_by("iteration").agg(
+        each.quantile(0.5, "lower")
+        for each in (transfer.alias("transfer"), (beside - transfer).alias("rest"))
+    )
+    return int(per["transfer"].sum() or 0), int(per["rest"].sum() or 0)
 
 
 def _hosts_of(comparison: Comparison) -> dict[int, str | None]:

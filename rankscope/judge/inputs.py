@@ -53,6 +53,8 @@ class VerdictInputs:
     """Ranks of a pipeline that may hold a part of the model each, where roles are not given."""
     exposed_transfer_ns: int | None = None
     """What transfers hold up the median rank, in all selected iterations; None where unknown."""
+    unmatched_ns: int | None = None
+    """The same of calls that were not matched across ranks: transfers and waits."""
     spans: Floats | None = None
     """What each rank needs between collectives, `waits.own_spans`, where iterations are few."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)

@@ -67,7 +67,8 @@ class Judgement:
     @property
     def cost_ns(self) -> int:
         """What all imbalance costs: `everything_ns`; without a replay, what it is at most."""
-        return self.prices.most(self.prices.components.everything, self.everything_ns)
+        cost = self.prices.most(self.prices.components.everything, self.everything_ns)
+        return cost if self.straggler is None else max(cost, self.gain_of(self.straggler))
 
     def gain_of(self, straggler: Straggler) -> int:
         """What healing ranks saves, as `cost_ns`."""

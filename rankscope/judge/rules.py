@@ -68,7 +68,7 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
         found,
         gain_all_ns=judged.cost_ns,
         gain_all=judged.cost_ns / total if total else None,
-        gain_is_bound=judged.prices.is_bound,
+        gain_is_bound=found.gain_is_bound or judged.prices.is_bound,
         costless_ranks=tuple(judged.costless),
         also=stragglers.others(judged) if found.kind is not VerdictKind.BALANCED else (),
     )

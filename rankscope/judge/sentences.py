@@ -127,6 +127,18 @@ def _rest(verdict: Verdict, judged: Judgement) -> str:
     return "".join(f"; {each}" for each in clauses)
 
 
+def _held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
+    """The communication that holds up all ranks, from a share of the time on."""
+    transfer, unmatched = inputs.exposed_transfer_ns or 0, inputs.unmatched_ns or 0
+    if transfer >= least * inputs.total_ns:
+        yield f"exposed transfers take {percent(transfer / inputs.total_ns)}"
+    if unmatched >= least * inputs.total_ns:
+        yield (
+            f"communication that was not matched across ranks takes "
+            f"{percent(unmatched / inputs.total_ns)}, and who waits in it is unknown"
+        )
+
+
 def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     """What a reader must know beside the verdict."""
     inputs = judged.inputs
@@ -134,9 +146,7 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     named = [inputs.role_of[rank] for rank in verdict.ranks]
     if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
         yield "they are half of the ranks of their role: the others may as well be unusually fast"
-    exposed = inputs.exposed_transfer_ns
-    if exposed is not None and exposed >= LARGE_TRANSFER * inputs.total_ns:
-        yield f"exposed transfers take {percent(exposed / inputs.total_ns)} of the time"
+    yield from _held_up(inputs, LARGE_TRANSFER)
     played, count = judged.prices.played, len(inputs.numbers)
     if missing:
         yield (
@@ -261,10 +271,7 @@ def _balanced(verdict: Verdict, judged: Judgement) -> str:
     bound = "at most " if verdict.gain_is_bound else ""
     cost = f"{bound}{percent(verdict.gain_all or 0)}"
     beyond = "" if (verdict.gain_all or 0) < LEAST_GAIN else "no rank is slow beyond chance; "
-    exposed = inputs.exposed_transfer_ns
-    network = ""
-    if exposed is not None and exposed >= MUCH * inputs.total_ns:
-        network = f"; exposed transfers take {percent(exposed / inputs.total_ns)}"
+    network = "".join(f"; {each}" for each in _held_up(inputs, MUCH))
     return (
         f"Balanced: over {over} of {ranks}, {beyond}all imbalance together costs {cost} of the "
         f"time{network}."

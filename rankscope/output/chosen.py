@@ -15,7 +15,7 @@ from rankscope.output.plots.options import PlotOptions
 from rankscope.util.rank_list import few
 from rankscope.util.wording import ranks_text
 
-DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
+DEFAULT_METRICS = ("time_to_all_reduce", "work", "load", "collective_wait")
 """The metric to pick reports by is the first of these that is known."""
 
 

@@ -65,7 +65,8 @@ _ROWS = (
     Column("last_share", "share of calls at which the rank arrived last"),
     Column(
         "last_arriver_share",
-        "share of its collectives at which it was clearly last (at some, nobody is)",
+        "share of its collectives at which it was clearly last (at some, nobody is), without "
+        "broadcasts, other calls with a root, and most sends",
         heading="last",
         label="came last",
     ),

@@ -101,6 +101,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
         if show_all or (each.mean is not None and each.metric in usual)
     ]
     alike = [] if show_all else _alike(known, result)
+    alike = [] if alike == known else alike
     shown = [row for row in known if row not in alike]
     if result.ranks.height == 1:
         return Table(
@@ -254,7 +255,7 @@ def what_if_table(result: Imbalance) -> Table | None:
 def cost_note(result: Imbalance) -> str:
     """The meaning of `cost`, which is attributed to the last arrival, whatever made it late."""
     chain = "; the rank may itself have waited before, for a rank in another group: see work"
-    return "time that others waited for it" + (chain if result.chained else "")
+    return "time that others waited for it in these collectives" + (chain if result.chained else "")
 
 
 def ranks_table(
@@ -262,8 +263,8 @@ def ranks_table(
     comparison: Comparison,
     metrics: list[str] | None,
     only: Collection[int] | None = None,
-) -> Table:
-    """A row per rank, sorted by the first known metric, the highest first.
+) -> Table | None:
+    """A row per rank, sorted by the first known metric, the highest first; None if none is known.
 
     The most relevant ranks are those that the verdict names, then those with the highest values.
 
@@ -295,6 +296,8 @@ def ranks_table(
         columns[COST] = [
             beyond_error(cost, result.wait_error_ns, total) for cost in ranks["cost_ns"]
         ]
+    if not numeric.intersection(columns) - {"rank"}:
+        return None
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
         course = _course(comparison.rows([known[0].name]), ranks["rank"].to_numpy(), known[0])

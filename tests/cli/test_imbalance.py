@@ -6,13 +6,16 @@ import csv
 import io
 import json
 import re
+import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from rankscope.model.metrics import METRICS
-from tests.support import SAMPLE, Result, Stored, mostly_nightly, mostly_slow, public
+from tests.support import SAMPLE, Forged, Result, Stored, mostly_nightly, mostly_slow, public
 
 Cli = Callable[..., Result]
 CLASSES = {
@@ -370,3 +373,20 @@ def test_no_row_that_says_nothing(cli: Cli, stored: Callable[..., Stored]) -> No
     assert {"iteration", "load", "optimizer", "other"} <= {
         line.split()[0] for line in whole.splitlines() if line
     }
+
+
+def test_no_table_that_says_nothing(
+    cli: Cli, forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    """Of ranks of which only the length of iterations is known, in which they are alike."""
+    for report in forged("plain", 2).reports:
+        with closing(sqlite3.connect(shutil.copy(report, tmp_path / report.name))) as db, db:
+            db.execute("DELETE FROM NVTX_EVENTS")
+            db.execute(
+                "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE shortName IN"
+                " (SELECT id FROM StringIds WHERE value LIKE 'nccl%')"
+            )
+    cli("ingest", tmp_path, "--db", tmp_path / "run.duckdb")
+    text = cli("imbalance", "--db", tmp_path / "run.duckdb").out
+    assert re.search(r"^iteration .*\(0\)", text, re.MULTILINE), "a table of differences has a row"
+    assert "By rank" not in text, "nothing is known but their numbers"

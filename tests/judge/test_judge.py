@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.model.kinds import CauseKind, VerdictKind
@@ -55,6 +56,12 @@ def inputs(slow_ms: float = 0.0, **activity: float) -> VerdictInputs:
             table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
         ),
     )
+
+
+class Exact(Prices):
+    """As if the run were replayed."""
+
+    is_bound = False
 
 
 def test_a_slow_device() -> None:
@@ -281,13 +288,22 @@ def test_most_ranks_may_be_slow() -> None:
 
 
 def test_the_network_is_said_where_nobody_is_late() -> None:
-    verdict = judge(replace(inputs(), exposed_transfer_ns=40 * MS * COUNT))
+    given = replace(inputs(), exposed_transfer_ns=40 * MS * COUNT)
+    verdict = judge(given, Exact(given.excess))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.COMMUNICATION, ())
     assert "exposed transfers take 40 % of the time, 40.0 ms an iteration" in verdict.sentence
-    assert verdict.gain_is_bound
+    assert verdict.gain_is_bound, "no network is infinitely fast"
     slow = judge(replace(inputs(20), exposed_transfer_ns=40 * MS * COUNT))
     assert slow.ranks == (3,)
-    assert "exposed transfers take 40 % of the time" in slow.sentence
+    assert "; exposed transfers take 40 %" in slow.sentence
+
+
+def test_communication_that_was_not_matched_is_said() -> None:
+    """All-to-alls that no report ties to those of other ranks may be most of the time."""
+    for slow_ms in (0, 20):
+        verdict = judge(replace(inputs(slow_ms), unmatched_ns=40 * MS * COUNT))
+        assert "not matched across ranks takes 40 %, and who waits in it is" in verdict.sentence
+        assert "not matched" not in judge(replace(inputs(slow_ms), unmatched_ns=MS)).sentence
 
 
 def test_who_leads_by_chance_is_said_and_not_accused() -> None:

@@ -174,7 +174,8 @@ def _write_tables(
     if by is By.RANK:
         shown = [text_tables.metrics_table(result, comparison, show_all or metric is not None)]
         if result.ranks.height > 1:
-            shown.append(text_tables.ranks_table(result, comparison, metric, only))
+            by_rank = text_tables.ranks_table(result, comparison, metric, only)
+            shown += [] if by_rank is None else [by_rank]
     elif by is By.ITERATION:
         shown = [text_tables.iterations_table(result, metric[0] if metric else "work")]
     elif not frame.is_empty() or by not in WHY_EMPTY:

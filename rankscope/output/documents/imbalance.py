@@ -62,9 +62,10 @@ class Rank(Struct, kw_only=True):
         dict[str, float | None], says("by metric: the modified z of its score within the role")
     ]
     last_arriver_share: Annotated[
-        float | None, says("share of its collectives to which it came last")
+        float | None,
+        says("share of its collectives, without calls with a root, to which it came last"),
     ]
-    cost_ns: Annotated[int | None, says("what others waited for it")]
+    cost_ns: Annotated[int | None, says("what others waited for it in these collectives")]
     gain_ns: Annotated[
         int | None,
         says(

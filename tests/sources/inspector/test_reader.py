@@ -48,6 +48,8 @@ def test_who_comes_last_is_known_and_work_is_not(run: rankscope.Run) -> None:
     last = comparison.waits().filter(pl.col("last_arriver_share") > 0.9)
     assert last["rank"].to_list() == [SLOW]
     assert run.plot("arrivals").title.startswith(f"Rank {SLOW} arrives")
+    picks = run.pick_reports()
+    assert (picks.metric, picks.picks[0].rank) == ("collective_wait", SLOW), "it waits least"
     rows = run.iterations().filter("selected")
     unknown = ("work", "wait", "compute", "communication", "idle", "exposed_communication")
     for name in unknown:
