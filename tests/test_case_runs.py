@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,7 @@ NAMES = [
     "rank{}/trace.json",
     "host_{}_of.json",
     "tp_rank_{}_dp_rank_0.json",
+    "node_rank_0_local_rank_{}.json",
     "worker-{}/node_771.1795269835229.pt.trace.json",
 ]
 
@@ -137,6 +139,13 @@ def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
     run = read(folder)
     assert_slow(run)
     assert codes(run)["rows-broken"].startswith("ranks 0, 1, 2, 3: 1 event")
+
+
+def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", PLAIN)
+    for path in folder.iterdir():
+        path.write_bytes(BOM_UTF8 + path.read_bytes())
+    assert_slow(read(folder))
 
 
 def test_a_cut_trace_keeps_its_complete_steps(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def discover(
 
     A report reached twice counts once. A report and its exports side by side are one report,
     read from an export that is not older than it. Files in folders whose suffix is not enough
-    to tell (`.json`) are left out unless their content is that of a report.
+    to tell (`.json`) are left out unless their content is that of a report; one whose name differs
+    in numbers alone from that of a report is an error.
 
     Args:
         paths: where to look.
@@ -48,8 +49,12 @@ def discover(
 
     paths = list(paths)
     found: dict[Path, ReportFile] = {}
+    others: list[Path] = []
     for path in _expand(paths):
         for file, kind in _walk(path, fail):
+            if kind is None:
+                others.append(file)
+                continue
             try:
                 report = describe(file, kind.name)  # first: it refuses a link to itself
                 found.setdefault(file.resolve(), report)
@@ -58,7 +63,7 @@ def discover(
     if not found and failed:
         raise failed[0]
     if not found:
-        passed = _passed_over(paths)
+        passed = _passed_over(others)
         where = ", ".join(str(path) for path in paths)
         raise UsageError(
             f"no reports found in {where}" + ("" if passed is None else f"; {passed.message}"),
@@ -70,6 +75,10 @@ def discover(
                 ]
             ),
         )
+    alike = {_without_numbers(report.path) for report in found.values()}
+    for file in others:
+        if _without_numbers(file) in alike and (problem := _no_report(file)):
+            fail(file, problem)
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in found.items():
         forms.setdefault(_report_key(resolved, report), []).append(report)
@@ -188,8 +197,10 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tuple[Path, Format]]:
-    """Reports at or below `path` with their formats."""
+def _walk(
+    path: Path, fail: Callable[[Path, ReportError], None]
+) -> Iterator[tuple[Path, Format | None]]:
+    """Reports at or below `path` with their formats; None: the content is not that of a report."""
     mode = _mode(path)
     if not stat.S_ISDIR(mode):
         if _is_odd(mode):
@@ -223,23 +234,28 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
             if _is_odd(mode := _mode(file)):  # opening it could take for ever
                 if formats.of_name(file.name):
                     fail(file, _odd(file, mode))
-            elif kind := formats.of_file(file):
+            elif (kind := formats.of_file(file)) or formats.of_content(file.name):
                 yield file, kind
 
 
-def _passed_over(paths: Iterable[str | Path]) -> UnreadableReport | None:
+def _passed_over(others: Iterable[Path]) -> UnreadableReport | None:
     """What the first file is that was passed over for its content; None without any."""
-    for root in _expand(paths):
-        for folder, _, names in os.walk(root):
-            for path in (Path(folder) / name for name in sorted(names)):
-                kind = formats.of_content(path.name)
-                if kind is None or _is_odd(_mode(path)):
-                    continue
-                try:
-                    kind.facts(path)
-                except UnreadableReport as error:
-                    return error
+    return next((error for path in others if (error := _no_report(path))), None)
+
+
+def _no_report(path: Path) -> UnreadableReport | None:
+    """Why a file is no report although its suffix is that of some."""
+    kind = formats.of_content(path.name)
+    try:
+        if kind is not None:
+            kind.facts(path)
+    except UnreadableReport as error:
+        return error
     return None
+
+
+def _without_numbers(path: Path) -> str:
+    return re.sub(r"\d+", "#", str(path))
 
 
 def _mode(path: Path) -> int:

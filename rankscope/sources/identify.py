@@ -286,14 +286,14 @@ def name_hint(path: Path) -> str:
 def _by_name(path: Path, differing: int | None) -> Claim | None:
     stem = formats.title(path)
     spelled = _spelled(stem)
-    if spelled:
-        return Claim(*spelled[0], FILE_NAME) if len({*spelled}) == 1 else None
+    if len({*spelled}) == 1:
+        return Claim(*spelled[0], FILE_NAME)
     for parent in path.absolute().parents[:PARENTS]:
         if folder := RANK_FOLDER.fullmatch(parent.name):
             return Claim(int(folder[1]), None, FOLDER_NAME)
     if differing is not None:
         return Claim(differing, None, NAMES_DIFFER)
-    several = len(OF_DIMENSION.findall(stem)) > 1
+    several = spelled or len(OF_DIMENSION.findall(stem)) > 1
     weak = None if several or OF_WORLD.search(stem) else LAST_NUMBER.search(stem)
     return None if weak is None else Claim(int(weak[1]), None, FILE_NAME)
 

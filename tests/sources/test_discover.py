@@ -171,6 +171,20 @@ def test_a_damaged_trace_in_a_folder_is_not_passed_over(tmp_path: Path) -> None:
     assert len(discover([tmp_path])) == 2
 
 
+@pytest.mark.parametrize("numbered", ["trace_{}.json", "rank{}/trace.json"])
+def test_what_is_named_like_the_reports_is_not_passed_over(tmp_path: Path, numbered: str) -> None:
+    """A trace that lost its head, or one packed twice, is a rank that is missing."""
+    contents = [TRACE.encode(), TRACE.encode()[9:], gzip.compress(gzip.compress(TRACE.encode()))]
+    for rank, content in enumerate(contents):
+        (tmp_path / numbered.format(rank)).parent.mkdir(exist_ok=True)
+        (tmp_path / numbered.format(rank)).write_bytes(content)
+    with pytest.raises(UnreadableReport, match="is not JSON"):
+        discover([tmp_path])
+    failed: list[Path] = []
+    assert len(discover([tmp_path], lambda path, _: failed.append(path))) == 1
+    assert failed == [tmp_path / numbered.format(rank) for rank in (1, 2)]
+
+
 def test_a_trace_and_its_packed_copy_are_one_but_not_an_export_of_that_name(
     tmp_path: Path,
 ) -> None:

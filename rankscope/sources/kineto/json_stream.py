@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from io import BufferedIOBase
 from itertools import islice
@@ -237,6 +238,7 @@ class EventFile:
         if self.is_cut or not data.strip():
             empty = UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
             raise self.truncated() if self.is_cut else empty
+        data = data.replace(BOM_UTF8, b"   ", 1) if data.startswith(BOM_UTF8) else data
         for found in islice(OPENING.finditer(data), TRIES):
             try:
                 self.about.append(_decoded(ABOUT, data[: found.end()] + b"]}"))
