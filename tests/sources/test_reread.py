@@ -31,7 +31,7 @@ def in_pieces(patch: pytest.MonkeyPatch) -> None:
     """Nothing is held, and all is read in pieces that are much smaller than the report."""
     patch.setattr(events, "MOST_HELD", 0)
     patch.setattr(events, "PART_ROWS", 64)
-    patch.setattr(launches, "MOST_BYTES", 0)
+    patch.setattr(launches, "MOST_HELD", 0)
     patch.setenv(loader.SWITCH, "1")
     patch.setattr(pages, "PIECE_BYTES", 2**14)
     patch.setattr(folders, "PIECE_ROWS", 50)

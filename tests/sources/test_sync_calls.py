@@ -58,7 +58,7 @@ def test_nsys(
         path = as_folder(path, kind, tmp_path)
     if not held:
         monkeypatch.setattr(events, "MOST_HELD", 0)
-        monkeypatch.setattr(launches, "MOST_BYTES", 0)
+        monkeypatch.setattr(launches, "MOST_HELD", 0)
         monkeypatch.setenv(loader.SWITCH, "1")
     told = read(path, f"nsys-{kind}")
     assert [(s, e - s) for s, e in told.select("start", "end").iter_rows()] == waited(record)

@@ -8,9 +8,9 @@ device are few, and kept whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -31,8 +31,8 @@ COLUMNS = ["start", "globalTid", "correlationId"]
 NAMED = ["end", "nameId"]
 """Columns that tell which calls wait for the device."""
 
-MOST_BYTES = 100 * 2**20
-"""Cache limit (bytes) for API calls; above it only chunks of the last lookup stay cached."""
+MOST_HELD = 5_000_000
+"""Calls that are held; of more, only the chunks of the last lookup."""
 
 SPARSE = 2
 """Calls are indexed by number if the range of numbers is below this multiple of their count."""
@@ -46,94 +46,81 @@ Integers = NDArray[np.int64]
 Threads = NDArray[np.uint32]
 
 
+class Numbered(NamedTuple):
+    """API calls of a process, in any order. Shape: (n,) each."""
+
+    numbers: Integers
+    start: Integers
+    thread: Threads  # its id within the process, plus 1
+
+
 @dataclass(frozen=True, slots=True)
 class Calls:
     """Some API calls of a process, the earliest of each number."""
 
     low: int  # the lowest number
     numbers: Integers | None  # rising; None: each from the lowest on has a place
-    start: Integers
-    thread: Threads  # its id within the process, plus 1; 0: no call has this number
+    start: Integers  # of each, and `NEVER` for a number without a call
+    thread: Threads  # as in `Numbered`, and 0
 
     @classmethod
-    def none(cls, low: int, places: int) -> Calls:
-        """Room for calls in the places of their numbers."""
-        return cls(low, None, np.zeros(places, np.int64), np.zeros(places, np.uint32))
-
-    @classmethod
-    def of(cls, numbers: Integers, start: Integers, thread: Threads) -> Calls:
+    def of(cls, parts: Sequence[Numbered]) -> Calls:
         """Calls in any order."""
-        low, high = int(numbers.min()), int(numbers.max())
-        if high - low < SPARSE * numbers.size:
-            calls = cls.none(low, high - low + 1)
-            place = numbers - low
-            calls.start[place], calls.thread[place] = start, thread
-            if np.count_nonzero(calls.thread) == numbers.size:
+        low = min(int(part.numbers.min()) for part in parts)
+        places = max(int(part.numbers.max()) for part in parts) - low + 1
+        size = sum(part.numbers.size for part in parts)
+        if places <= SPARSE * size:
+            calls = cls(low, None, np.full(places + 1, NEVER), np.zeros(places + 1, np.uint32))
+            for part in parts:
+                place = part.numbers - low
+                calls.start[place], calls.thread[place] = part.start, part.thread
+            if np.count_nonzero(calls.thread) == size:
                 return calls
-        elif (numbers[1:] > numbers[:-1]).all():
-            return cls(low, numbers, start, thread)
+        numbers, start, thread = map(np.concatenate, zip(*parts, strict=True))
+        if (numbers[1:] > numbers[:-1]).all() and places > SPARSE * size:
+            return cls(low, numbers, np.append(start, NEVER), np.append(thread, np.uint32(0)))
         order = np.lexsort((start, numbers))
         order = order[np.append(True, np.diff(numbers[order]) != 0)]
-        return cls.of(numbers[order], start[order], thread[order])
+        return cls.of([Numbered(numbers[order], start[order], thread[order])])
 
     @property
     def high(self) -> int:
         """The highest number."""
-        return self.low + self.start.size - 1 if self.numbers is None else int(self.numbers[-1])
+        return self.low + self.start.size - 2 if self.numbers is None else int(self.numbers[-1])
 
-    @property
-    def bytes(self) -> int:
-        """What they take."""
-        numbers = 0 if self.numbers is None else self.numbers.nbytes
-        return numbers + self.start.nbytes + self.thread.nbytes
-
-    def take(self, others: Calls) -> bool:
-        """Take in others if each number up to theirs can have a place; whether it was done."""
-        places = max(self.high, others.high) - self.low + 1
-        if self.numbers is not None or others.numbers is not None or others.low < self.low:
-            return False
-        if places > SPARSE * (self.start.size + others.start.size):
-            return False
-        for array in (self.start, self.thread):  # in place: their memory is not needed twice
-            array.resize(places, refcheck=False)
-        here = slice(others.low - self.low, others.high - self.low + 1)
-        start, thread = self.start[here], self.thread[here]
-        earlier = (others.thread > 0) & ((thread == 0) | (others.start < start))
-        np.copyto(start, others.start, where=earlier)
-        np.copyto(thread, others.thread, where=earlier)
-        return True
-
-    def find(self, numbers: Integers) -> tuple[Integers, Flags]:
-        """For each number a place, and whether the call in that place has it."""
-        if self.numbers is not None:
-            place = np.minimum(np.searchsorted(self.numbers, numbers), self.numbers.size - 1)
-            return place, self.numbers[place] == numbers
-        place = numbers - self.low
-        near = place.view(np.uint64) < self.start.size
-        place = place if near.all() else np.where(near, place, 0)
-        return place, near & (self.thread[place] > 0)
+    def find(self, numbers: Integers) -> tuple[Integers, Threads]:
+        """Start and thread of the call of each number; `NEVER` and 0 without one."""
+        place, there = _places(numbers, self.low, self.numbers, self.start.size - 1)
+        if not there.all():
+            place[~there] = self.start.size - 1
+        return self.start[place], self.thread[place]
 
 
 class _Kernels:
-    """The numbers of the calls of a process that launch kernels, and which have a record."""
+    """The numbers of the calls of a process that launch kernels, and which have no record."""
 
     def __init__(self, parts: list[NDArray[Any]]) -> None:
         """No records yet; `parts` has the numbers."""
-        self._numbers = np.sort(np.concatenate(parts), kind="stable")  # as they nearly are
-        self._recorded = np.zeros(self._numbers.size, dtype=bool)
+        numbers = np.concatenate(parts).astype(np.int64)
+        self._low, places = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+        self._numbers = None if places <= SPARSE * numbers.size else np.unique(numbers)
+        if self._numbers is None:
+            self._lost = np.zeros(places, np.bool_)
+            self._lost[numbers - self._low] = True
+        else:
+            self._lost = np.ones(self._numbers.size, np.bool_)
 
     def record(self, numbers: Integers) -> None:
         """Kernels that some calls launched have a record."""
-        place = np.searchsorted(self._numbers, numbers)
-        place[place == self._numbers.size] = 0
-        self._recorded[place[self._numbers[place] == numbers]] = True  # of equal ones the first
+        place, there = _places(numbers, self._low, self._numbers, self._lost.size)
+        self._lost[place if there.all() else place[there]] = False
 
     @property
     def lost(self) -> Integers:
         """The numbers of the launches without a record."""
-        lost = self._numbers[~self._recorded & (self._numbers != 0)]
-        first = np.searchsorted(self._numbers, lost)
-        return np.unique(lost[~self._recorded[first]]).astype(np.int64)
+        place = np.flatnonzero(self._lost)
+        lost = place + self._low if self._numbers is None else self._numbers[place]
+        return np.asarray(lost[lost != 0])
 
 
 class Launches:
@@ -144,10 +131,10 @@ class Launches:
         self._file = file
         names, waiting, capturing = _Names(pool), [empty(SYNC_CALLS)], [empty(CAPTURES)]
         few = BoundedBuffer()
-        self.count = room = 0
+        self.count = 0
         kernels: dict[int, list[NDArray[Any]]] = {}  # by process: numbers of their launches
         spans: dict[int, list[tuple[int, int, int]]] = {}
-        all_of: dict[int, list[Calls]] = {}  # by process
+        all_of: dict[int, list[Numbered]] = {}  # by process
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
@@ -158,27 +145,22 @@ class Launches:
                 kernels.setdefault(process, []).append(numbers)
             few.add(piece)
             self.count += whole.height
-            for process, calls in self._known(whole).items():
-                spans.setdefault(process, []).append((calls.low, calls.high, number))
-                room += calls.bytes
-                if room > MOST_BYTES:
-                    all_of.clear()
-                    continue
-                # A process numbers its calls as they come: mostly these follow the earlier ones.
-                own = all_of.setdefault(process, [])
-                if not own or not own[-1].take(calls):
-                    own.append(calls)
+            for process, calls in _numbered(whole):
+                low, high = int(calls.numbers.min()), int(calls.numbers.max())
+                spans.setdefault(process, []).append((low, high, number))
+                all_of.setdefault(process, []).append(calls)
+            if self.count > MOST_HELD:
+                all_of.clear()
         self.sync_calls = pl.concat(waiting)  # SYNC_CALLS
         self.captures = pl.concat(capturing)  # CAPTURES
         self._kernels = {process: _Kernels(parts) for process, parts in kernels.items()}
         self.of_kernels = sum(part.size for parts in kernels.values() for part in parts)
         self.pieces = few.parts  # COLUMNS and NAMED of all calls; None where they are many
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
-        if room <= MOST_BYTES:
-            for process, parts in all_of.items():
-                number = len(self._held)
-                self._held |= {number + nth: {process: calls} for nth, calls in enumerate(parts)}
-                spans[process] = [(c.low, c.high, number + nth) for nth, c in enumerate(parts)]
+        if self.count <= MOST_HELD:
+            whole_of = {process: Calls.of(parts) for process, parts in all_of.items()}
+            self._held = {0: whole_of}
+            spans = {process: [(each.low, each.high, 0)] for process, each in whole_of.items()}
         self._spans = {key: np.array(each, np.int64).T for key, each in spans.items()}
 
     def of(self, operations: pl.DataFrame) -> pl.DataFrame:
@@ -245,19 +227,13 @@ class Launches:
         if fresh:
             read = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
             known = {
-                n: self._known(without_nulls(piece, *COLUMNS))
+                n: {
+                    process: Calls.of([calls])
+                    for process, calls in _numbered(without_nulls(piece, *COLUMNS))
+                }
                 for n, piece in zip(fresh, read, strict=True)
             }
             self._held = known | {n: self._held[n] for n in pieces - known.keys()}
-
-    def _known(self, calls: pl.DataFrame) -> dict[int, Calls]:
-        """Calls of the processes."""
-        start, thread, number = (calls[name].to_numpy() for name in COLUMNS)
-        within = (thread & (PROCESS - 1)).astype(np.uint32) + np.uint32(1)
-        return {
-            process: Calls.of(number[rows], start[rows], within[rows])
-            for process, rows in _parted(thread >> PROCESS_BITS)
-        }
 
 
 class _Names:
@@ -323,13 +299,32 @@ def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:
         yield int(owners[rows[0]]), rows
 
 
+def _places(
+    numbers: Integers, low: int, known: Integers | None, size: int
+) -> tuple[Integers, Flags]:
+    """A place for each number, from the lowest on or among rising ones, and if it is there."""
+    if known is None:
+        place = numbers - low
+        return place, place.view(np.uint64) < size
+    place = np.minimum(np.searchsorted(known, numbers), size - 1)
+    return place, known[place] == numbers
+
+
+def _numbered(calls: pl.DataFrame) -> Iterator[tuple[int, Numbered]]:
+    """Calls of each process."""
+    start, thread, number = (calls[name].to_numpy() for name in COLUMNS)
+    within = (thread & (PROCESS - 1)).astype(np.uint32) + np.uint32(1)
+    for process, rows in _parted(thread >> PROCESS_BITS):
+        yield process, Numbered(number[rows], start[rows], within[rows])
+
+
 def _earliest(numbers: Integers, parts: Iterable[Calls]) -> tuple[Integers, Threads]:
     """Starts and threads of the earliest calls of some numbers."""
-    start, thread = np.full(numbers.size, NEVER), np.zeros(numbers.size, np.uint32)
-    for calls in parts:
-        place, hit = calls.find(numbers)
-        begun = calls.start[place]
-        earlier = hit & (begun < start)
-        np.copyto(start, begun, where=earlier)
-        np.copyto(thread, calls.thread[place], where=earlier)
+    found = [calls.find(numbers) for calls in parts]
+    if not found:
+        return np.full(numbers.size, NEVER), np.zeros(numbers.size, np.uint32)
+    start, thread = found[0]
+    for begun, caller in found[1:]:
+        np.copyto(thread, caller, where=begun < start)
+        np.minimum(start, begun, out=start)
     return start, thread

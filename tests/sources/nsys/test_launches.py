@@ -37,7 +37,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize(
     ("most", "shuffled", "numbers", "processes"),
-    one_at_a_time([10**4, 0, 10**8], [True, False], NUMBERS, [3, 1]),
+    one_at_a_time([CALLS, 0, 10**8], [True, False], NUMBERS, [3, 1]),
 )
 def test_the_earliest_call_of_that_number(
     tmp_path: Path,
@@ -47,7 +47,7 @@ def test_the_earliest_call_of_that_number(
     numbers: str,
     processes: int,
 ) -> None:
-    monkeypatch.setattr(launches, "MOST_BYTES", most)
+    monkeypatch.setattr(launches, "MOST_HELD", most)
     monkeypatch.setenv(loader.SWITCH, "1")
     monkeypatch.setattr(pages, "PIECE_BYTES", 2**13)
     draw = np.random.default_rng(5)
