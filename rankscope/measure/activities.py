@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.measure.attribution import Attributed
 from rankscope.measure.launches import LaunchSample, signed
 from rankscope.measure.segment import PhaseRanges
-from rankscope.model.arrays import codes, filled, is_null, places, taken, with_series
+from rankscope.model.arrays import codes, filled, is_null, places, rows_of, taken, with_series
 from rankscope.model.intervals import Flags, Times, count_before, union
-from rankscope.model.schema import ACTIVITIES, conform, empty
+from rankscope.model.kinds import PARTS
+from rankscope.model.schema import ACTIVITIES, WORK, conform, empty
 from rankscope.util.numbers import NEVER
 
 MOST_NAMES = 24
@@ -29,63 +31,65 @@ _SUMS = ["count", "total_ns", "size", "clear_ns", "clear_size"]
 class ActivityTotals:
     """Device work summed by iteration, phase, kind and name."""
 
-    def __init__(self, calls: pl.DataFrame) -> None:
-        """Start empty; `calls` are the collectives that operations may overlap."""
-        self._low, self._high = union(calls["start"].to_numpy(), calls["end"].to_numpy())
-        self._parts: list[tuple[pl.DataFrame, Times]] = []
+    def __init__(self, work: Attributed) -> None:
+        """Start empty; `work` tells which names lead, and which collectives may overlap."""
+        self._low, self._high = union(work.calls["start"].to_numpy(), work.calls["end"].to_numpy())
+        names = work.by_name
+        leads = _leads(names[["kind", "name"]], names["total_ns"].to_numpy())
+        leading = names.filter(pl.Series(leads) & (names["name"] != ""))
+        # A row counts a window, a phase and a lead: the other names of a kind, then leading ones.
+        kinds = pl.Series("kind", WORK.categories, WORK)
+        self._leading = leading[["kind", "name"]].with_row_index("lead", len(kinds))
+        self._kinds = pl.concat([kinds, leading["kind"].cast(WORK)])
+        self._names = pl.concat(
+            [pl.Series([""]).new_from_index(0, len(kinds)), leading["name"].cast(pl.String)]
+        )
+        self._sampled = (self._kinds == "kernel").to_numpy() & (self._names != "").to_numpy()
+        self._parts: list[tuple[Times, Times]] = []  # rows in order, and _SUMS of each
         self._sample = LaunchSample()
         self._rows = 0  # of the parts
-        self._counts: list[tuple[int, pl.DataFrame]] = []  # last window; _KEY and count of a part
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of what `attribute` returned."""
-        if part.is_empty():
-            return
-        keys = part[_KEY]
-        if keys["phase"].has_nulls():
-            keys = with_series(keys, keys["phase"].fill_null("other"))
         own = part["training"].to_numpy() & is_null(part["operation"]) & ~is_null(part["window"])
-        place, some = places(codes(keys) * own)
-        others = 0 if own.all() else 1  # everything else has place 0
-        keys = taken(keys, some[others:])
-        start, end = part["start"].to_numpy(), part["end"].to_numpy()
-        alone, within = self._overlap(start, end)
-        lengths = signed(end - start, alone, within)
-        self._sampled(place - others, keys, lengths)
-        place = 2 * place + alone
-        sums = np.zeros((3, 2 * len(some)), dtype=np.int64)
-        sums[0] = np.bincount(place, minlength=2 * len(some))
-        np.add.at(sums[1], place, end - start)
-        size = np.where(is_null(part["grid"]), filled(part["bytes"], 0), filled(part["grid"], 0))
-        np.add.at(sums[2], place, size)
-        beside, clear = sums[:, 2 * others :: 2], sums[:, 2 * others + 1 :: 2]
-        self._parts.append((keys, np.concatenate((beside + clear, clear[1:]))))
-
-    def _sampled(self, place: Times, keys: pl.DataFrame, length: Times) -> None:
-        """Add kernels to the sample of launches; those of place -1 are none.
-
-        Args:
-            place: of each operation, its row of `keys`.
-            keys: window, phase, kind, name.
-            length: of each operation, signed.
-        """
-        if keys.is_empty():
+        work = rows_of(part, own)
+        if work.is_empty():
             return
-        of_kernels = np.append((keys["kind"] == "kernel").to_numpy(), False)
-        own = np.flatnonzero(of_kernels[place])
-        count = np.bincount(place[place >= 0], minlength=keys.height)
-        before = np.zeros(keys.height, dtype=np.int64)
-        window = keys["window"].to_numpy()
-        first, last = int(window.min()), int(window.max())
-        again = pl.col("window") >= first  # the few windows that go on in this chunk
-        overlapping = [each.filter(again) for until, each in self._counts if until >= first]
-        if overlapping:
-            earlier = pl.concat(overlapping).group_by(_KEY).agg(pl.col("count").sum())
-            known = keys.join(earlier, _KEY, "left", nulls_equal=True, maintain_order="left")
-            before = known["count"].fill_null(0).to_numpy()
-        self._sample.add(place[own], before, self._rows, length[own])
-        self._counts.append((last, with_series(keys, pl.Series("count", count))))
-        self._rows += keys.height
+        row = self._row(work)
+        place, some = places(row - row.min())
+        rows = row[some]
+        start, end = work["start"].to_numpy(), work["end"].to_numpy()
+        clear, within = self._overlap(start, end)
+        size = np.where(is_null(work["grid"]), filled(work["bytes"], 0), filled(work["grid"], 0))
+        sums = np.zeros((3, 2 * len(rows)), dtype=np.int64)
+        for total, each in zip(sums, (1, end - start, size), strict=True):
+            np.add.at(total, 2 * place + clear, each)
+        sampled = np.flatnonzero(self._sampled[row % len(self._kinds)])
+        lengths = signed(end - start, clear, within)[sampled]
+        self._sample.add(place[sampled], self._counted(rows), self._rows, lengths)
+        self._rows += len(rows)
+        every = sums[:, ::2] + sums[:, 1::2]
+        self._parts.append((rows, np.concatenate((every, sums[1:, 1::2]))))
+
+    def _row(self, work: pl.DataFrame) -> Times:
+        """The row that counts each operation."""
+        lead = work["kind"].cast(WORK).to_physical().to_numpy()
+        if not self._leading.is_empty():
+            keys = work[["kind", "name"]]
+            found = keys.join(self._leading, ["kind", "name"], "left", maintain_order="left")
+            lead = filled(found["lead"], pl.Series(lead))
+        phase = filled(work["phase"].to_physical(), PARTS.index("other"))
+        cell = work["window"].to_numpy() * len(PARTS) + phase
+        return np.asarray(cell * len(self._kinds) + lead)
+
+    def _counted(self, rows: Times) -> Times:
+        """How many operations the earlier parts have of some rows, which are in order."""
+        counts = np.zeros_like(rows)
+        for earlier, sums in self._parts:
+            if earlier[-1] >= rows[0]:  # a few windows go on in this chunk
+                _, here, there = np.intersect1d(rows, earlier, True, return_indices=True)
+                counts[here] += sums[0, there]
+        return counts
 
     def _overlap(self, start: Times, end: Times) -> tuple[Flags, Flags]:
         """Of intervals sorted by start: whether no collective overlaps it; whether some fill it."""
@@ -101,11 +105,20 @@ class ActivityTotals:
         """A row per window, phase, kind and name."""
         if not self._parts:
             return empty(_KEYED)
-        keys, sums = zip(*self._parts, strict=True)
-        frame, group = _lumped(pl.concat(keys), np.concatenate(sums, axis=1))
-        single = (frame["kind"] == "kernel").to_numpy() & (frame["name"] != "").to_numpy()
-        lists = self._sample.lists(np.where(single[group], group, -1), frame["count"].to_numpy())
-        return conform(with_series(frame, lists.alias("launches")), _KEYED)
+        parts, sums = zip(*self._parts, strict=True)
+        row, group = np.unique(np.concatenate(parts), return_inverse=True)
+        totals = _added_up(np.concatenate(sums, axis=1), group, len(row))
+        cell, lead = np.divmod(row, len(self._kinds))
+        window, phase = np.divmod(cell, len(PARTS))
+        launches = self._sample.lists(np.where(self._sampled[lead[group]], group, -1), totals[0])
+        keys = {
+            "window": pl.Series(window),
+            "phase": taken(pl.Series(PARTS), phase),
+            "kind": taken(self._kinds, lead),
+            "name": taken(self._names, lead),
+        }
+        amounts = dict(zip(_SUMS, map(pl.Series, totals), strict=True))
+        return conform(pl.DataFrame({**keys, **amounts, "launches": launches}), _KEYED)
 
 
 def activities(
@@ -157,7 +170,7 @@ def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
         length = (end - start)[inside]
         parts.append(_summed(keys, np.stack((np.ones_like(length), length, 0 * length)))[:2])
     every, totals = zip(*parts, strict=True)
-    ranges, _ = _lumped(pl.concat(every), np.concatenate(totals, axis=1))
+    ranges = _lumped(pl.concat(every), np.concatenate(totals, axis=1))
     return conform(ranges, _KEYED, optional=("clear_ns", "clear_size", "launches"))
 
 
@@ -166,32 +179,47 @@ def _summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times
     if keys.is_empty():
         return keys, sums, np.zeros(0, dtype=np.int64)
     place, some = places(codes(keys))
-    totals = np.zeros((len(sums), len(some)), dtype=np.int64)
+    return taken(keys, some), _added_up(sums, place, len(some)), place
+
+
+def _added_up(sums: Times, place: Times, rows: int) -> Times:
+    """The columns that have the same place added up."""
+    totals = np.zeros((len(sums), rows), dtype=np.int64)
     for total, each in zip(totals, sums, strict=True):
         np.add.at(total, place, each)
-    return taken(keys, some), totals, place
+    return totals
 
 
-def _lumped(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times]:
+def _lumped(keys: pl.DataFrame, sums: Times) -> pl.DataFrame:
     """A row per window, phase, kind and name; minor names merged under an empty name.
 
     Args:
         keys: of amounts to add up; more than one may be equal.
         sums: the amounts, a row for each of _SUMS or of the first of them.
-
-    Returns:
-        The rows, and the place of each of `keys` among them.
     """
     names, totals, place = _summed(keys[["kind", "name"]], sums)
-    if names.height > MOST_NAMES:
-        texts, row = names["name"].cast(pl.String), pl.Series("row", np.arange(names.height))
-        by_total = with_series(names, texts, row, pl.Series("total", totals[1])).sort(
-            "total", "name", descending=[True, False]
-        )
-        leads = np.zeros(names.height, dtype=np.bool_)
-        for kind in by_total["kind"].unique():
-            leads[by_total["row"].filter(by_total["kind"] == kind).head(MOST_NAMES)] = True
+    leads = _leads(names, totals[1])
+    if not leads.all():
         without = pl.Series([""], dtype=keys["name"].dtype)
         keys = with_series(keys, keys["name"].zip_with(pl.Series(leads[place]), without))
-    keys, sums, place = _summed(keys, sums)
-    return with_series(keys, *map(pl.Series, _SUMS, sums)), place
+    keys, sums, _ = _summed(keys, sums)
+    return with_series(keys, *map(pl.Series, _SUMS, sums))
+
+
+def _leads(names: pl.DataFrame, total: Times) -> Flags:
+    """Whether names are among those with most time of their kind.
+
+    Args:
+        names: kind and name, each once.
+        total: the time of each.
+    """
+    if names.height <= MOST_NAMES:
+        return np.ones(names.height, dtype=np.bool_)
+    texts, row = names["name"].cast(pl.String), pl.Series("row", np.arange(names.height))
+    by_total = with_series(names, texts, row, pl.Series("total", total)).sort(
+        "total", "name", descending=[True, False]
+    )
+    leads = np.zeros(names.height, dtype=np.bool_)
+    for kind in by_total["kind"].unique():
+        leads[by_total["row"].filter(by_total["kind"] == kind).head(MOST_NAMES)] = True
+    return leads

@@ -91,6 +91,7 @@ class Attributed:
     host: HostSide
     survey: pl.DataFrame  # ALIKE, `training` and the last `end`: a row per group of operations
     calls: pl.DataFrame  # CALLS: the collectives among the operations
+    by_name: pl.DataFrame  # kind, name, total_ns: of the other training work in the windows
     sync_calls: pl.DataFrame  # SYNC_CALLS of the training threads
     is_training: Callable[[pl.DataFrame], Flags]
     placed: Callable[[pl.DataFrame], pl.DataFrame]
@@ -145,6 +146,7 @@ class _Look:
         self._holds, self._held = holds, list[pl.DataFrame]()
         self._alike: list[pl.DataFrame] = []
         self._calls: list[pl.DataFrame] = []
+        self._by_name: list[pl.DataFrame] = []
         self._earlier = _EarlierWork(host.timeline["start"].min())
 
     def at(self, part: pl.DataFrame) -> None:
@@ -155,6 +157,10 @@ class _Look:
         talks = ~is_null(work["operation"])
         self._alike.append(_runs(with_series(work, pl.Series("talks", talks))))
         self._calls.append(rows_of(work, talks).select(CALLS))
+        computing = rows_of(work, ~talks & ~is_null(work["window"]))
+        length = pl.col("end") - pl.col("start")
+        names = computing.group_by("kind", "name", "launch_thread", *STREAM)
+        self._by_name.append(names.agg(total_ns=length.sum()))
         if not self._host.launchless:
             self._earlier.add(work, talks)
 
@@ -170,13 +176,16 @@ class _Look:
         streams = rows_of(survey, training & unrecorded)[[*STREAM]].unique()
         calls = events.sync_calls
         of_training = np.isin(calls["thread"].to_numpy(), [host.thread, *threads])
+        is_training, names = partial(_is_training, threads, streams), pl.concat(self._by_name)
+        by_name = rows_of(names, is_training(names)).group_by("kind", "name")
         return Attributed(
             events,
             host,
             with_series(survey, pl.Series("training", training)),
             pl.concat(self._calls),
+            by_name.agg(pl.col("total_ns").sum()),
             rows_of(calls, (calls["process"] == host.process).to_numpy() & of_training),
-            partial(_is_training, threads, streams),
+            is_training,
             self._placed,
             self._held,
             self._earlier.end(rows_of(survey, own_stream)[[*STREAM]]),

@@ -158,7 +158,7 @@ class _Building:
     def __init__(self, found: IterationRanges, marks: PhaseRanges, work: Attributed) -> None:
         self.work = work
         self._found, self._marks = found, marks
-        self._ready, self._sums = ReadyTimes(work.calls), ActivityTotals(work.calls)
+        self._ready, self._sums = ReadyTimes(work.calls), ActivityTotals(work)
         blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
         self._device = DeviceAccount(work, found.frame, blocking)
         self._records = RecordCount(found.frame, work.earlier_end)

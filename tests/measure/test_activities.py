@@ -50,16 +50,18 @@ def test_sums_are_of_single_operations(
     told = attributed(
         edges,
         rows,
-        device_work(work).with_columns(
+        device_work(work)
+        .with_columns(
             name=pl.when(pl.col("name") == "gemm").then(renamed).otherwise("name"),
             grid=pl.Series(grid, dtype=pl.Int64).head(len(work)),
             bytes=pl.Series(size, dtype=pl.Int64).head(len(work)),
-        ),
+        )
+        .cast(CODED if coded else {}),
         most,
     )
-    sums = ActivityTotals(told.calls)
+    sums = ActivityTotals(told)
     for part in told.parts():
-        sums.add(part.cast(CODED) if coded else part)
+        sums.add(part)
 
     expected: defaultdict[tuple, list[int]] = defaultdict(lambda: [0] * 5)
     launches: defaultdict[tuple, list[int | None]] = defaultdict(list)
@@ -104,7 +106,7 @@ def test_as_many_names_as_operations_are_added_up() -> None:
     count = 3000
     work = [(at, at + 2, at, f"kernel {at % 1500}", 1, THREAD) for at in range(1, count + 1)]
     told = attributed((0, 2000, 4000), [(0, 4000, "forward")], device_work(work))
-    sums = ActivityTotals(told.calls)
+    sums = ActivityTotals(told)
     for part in told.parts():
         sums.add(part)
     assert sums.frame["count"].sum() == count
