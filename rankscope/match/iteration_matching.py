@@ -42,6 +42,10 @@ them contradict a pairing by counting."""
 OTHER_STEP = 0.5
 """Ends of collectives that are further apart than this part of a usual step are of two steps."""
 
+ONE_EACH = (
+    "each rank has one iteration without a number: that they are of the same steps is assumed"
+)
+
 SHARPER = 4
 """A shift is accepted if its ends agree this many times better than those of any other."""
 
@@ -77,8 +81,8 @@ def pair_iterations(
     if not counted or iterations["rank"].n_unique() < 2:
         return {}, []
     complete = iterations.filter("complete")
-    if complete.height == complete["rank"].n_unique():  # captures, each taken as one iteration
-        return {}, _problems({}, [])
+    if complete.height == complete["rank"].n_unique():
+        return {}, [RunWarning("matched-by-ordinal", ONE_EACH)]
     steps = _Steps(complete, collectives, utc_starts)
     reference = max(steps.counts, key=lambda rank: (steps.counts[rank], -rank))
     found: dict[int, int] = {}
@@ -134,7 +138,7 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     raise Unpaired(
         f"iterations have no numbers, and iteration {number} of rank {rank} lies {by / 1e6:.0f} ms "
         "away from that of the others: they cannot be paired by counting",
-        hint="number the ranges (f'step {i}'), or --iteration whole",
+        hint="number the ranges ('step 12'), or --iteration whole",
     )
 
 
@@ -173,7 +177,7 @@ def _unpaired(rank: int, reference: int, why: str) -> Unpaired:
     return Unpaired(
         f"iterations have no numbers, and the collectives of rank {rank} and rank {reference} "
         f"{why}: their iterations cannot be paired",
-        hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
+        hint="number the ranges ('step 12'), or capture the same steps on every rank",
     )
 
 

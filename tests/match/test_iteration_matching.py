@@ -174,6 +174,15 @@ def test_ranks_without_common_collectives_are_paired_by_counting() -> None:
     assert warned == {"matched-by-ordinal": (2, 3)}
 
 
+def test_one_iteration_each_is_not_counted() -> None:
+    """Nothing was counted: the two captures are compared because there are no others."""
+    iterations = pl.DataFrame({"rank": [0, 1], "iteration": [0, 0], "complete": [True, True]})
+    tables = (filled(iterations, RANK_ITERATIONS), pl.DataFrame(schema=COLLECTIVES))
+    shifts, [problem] = pair_iterations(*tables, dict.fromkeys(range(2)), [0, 1])
+    assert not shifts
+    assert "is assumed" in problem.message
+
+
 def test_an_odd_step_in_a_hundred_contradicts_nothing() -> None:
     calls: Calls = {rank: [[REDUCED]] * 100 for rank in range(2)}
     calls[1] = [*calls[1][:50], [REDUCED, REDUCED], *calls[1][51:]]

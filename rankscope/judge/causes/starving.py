@@ -24,6 +24,6 @@ DETECTOR = Detector(
     findings=_findings,
     sentence=_sentence,
     kinds=("idle",),
-    remedy="look at the rank's host threads between the launches: Python work, synchronising "
-    "calls, other load on the cores",
+    remedy="look at the rank's host threads between the launches: the program's own work, "
+    "synchronising calls, other load on the cores",
 )

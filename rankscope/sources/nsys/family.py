@@ -8,6 +8,6 @@ FAMILY = "nsys"
 
 HINTS = IterationHints(
     ranges="NVTX",
-    no_ranges="annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
+    no_ranges="annotate the training loop (NVTX ranges 'step 12') and profile "
     "with --trace=cuda,nvtx",
 )
