@@ -129,6 +129,10 @@ def test_waits_between_the_matched_calls_of_a_capture_are_no_work(
     assert (verdict.kind, verdict.ranks) == ("persistent", (2,)), verdict.sentence
     assert verdict.gain_ns == pytest.approx((job.steps - 1) * EXTRA_MS * 1e6, rel=0.06)
     assert verdict.gain_is_bound
+    picks = run.pick_reports()
+    assert (picks.metric, picks.picks[0].title, picks.picks[0].rank) == (
+        "collective_wait", "min, slow", 2,
+    ), "by arrivals, as the verdict"  # fmt: skip
 
 
 @pytest.mark.parametrize("heads", mostly_slow(["ProfilerStep", "ProfilerStep|Distributed"]))

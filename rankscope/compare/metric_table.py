@@ -12,6 +12,7 @@ import polars as pl
 
 from rankscope.match.roles import Roles
 from rankscope.match.selection import Scope
+from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import METRICS, columns_of, compared_metrics
 from rankscope.model.metrics import Scope as MetricScope
 from rankscope.model.schema import MEASURES
@@ -149,3 +150,9 @@ def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
         found = np.append(there, NOWHERE)[at] == wanted
         columns = columns.select(pl.all().gather(pl.Series(at).set(pl.Series(~found), None)))
     return frame.hstack(columns)
+
+
+def lacks_phases(rows: pl.DataFrame) -> bool:
+    """Whether rows are of captures as a whole, without phases: there, arrivals decide."""
+    phases = columns_of(NAMED_PHASES)
+    return rows["iteration"].n_unique() == 1 and all(not rows[name].sum() for name in phases)

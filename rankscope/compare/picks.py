@@ -126,8 +126,8 @@ def pick(
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
     A slow rank is never the median one. The iterations to look at are one of each slow set of
-    ranks, and a typical one; all in one window of the profiler's schedule, which is one file of
-    each rank.
+    ranks, and a typical one, if there are several; all in one window of the profiler's schedule,
+    which is one file of each rank.
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
@@ -188,7 +188,8 @@ def pick(
     ]
     if not looks:
         looks.append(look(f"The worst iteration: {worst}", (), (worst,), worst))
-    looks.append(look(f"A typical iteration: {typical}", (), (typical,), typical))
+    if rows["iteration"].n_unique() > 1:
+        looks.append(look(f"A typical iteration: {typical}", (), (typical,), typical))
     return Picks(
         metric,
         tuple(

@@ -6,6 +6,7 @@ import polars as pl
 
 from rankscope.compare.breakdowns import by_collective
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.metric_table import lacks_phases
 from rankscope.compare.reuse import known_story
 from rankscope.judge.causes.registry import tables_of
 from rankscope.judge.excess import excess_of
@@ -16,7 +17,7 @@ from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
 from rankscope.match.roles import ALL
 from rankscope.match.waits import own_spans
-from rankscope.model.kinds import NAMED_PHASES, PHASES
+from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import recorder_of
 from rankscope.util.robust import Floats
@@ -111,9 +112,7 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
 
     Where a capture begins and ends says nothing of a rank; who arrives late does.
     """
-    phases = columns_of(NAMED_PHASES)
-    whole = rows["iteration"].n_unique() == 1 and all(not rows[name].sum() for name in phases)
-    if not whole:
+    if not lacks_phases(rows):
         return rows
     if spans is not None:
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)

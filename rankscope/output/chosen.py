@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.metric_table import lacks_phases
 from rankscope.compare.picks import Picks, among, pick
 from rankscope.compare.report_files import files_of
 from rankscope.compare.run_facts import identities_of
 from rankscope.errors import UsageError
+from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import check_metrics, column_of
 from rankscope.output.plots import PICKING
 from rankscope.output.plots.options import PlotOptions
 from rankscope.util.rank_list import few
 from rankscope.util.wording import ranks_text
 
-DEFAULT_METRICS = ("time_to_all_reduce", "work", "load", "collective_wait")
+ARRIVALS = "collective_wait"
+"""Where captures as a whole are compared, who arrives late is picked: it waits least."""
+
+DEFAULT_METRICS = ("time_to_all_reduce", "work", "load", ARRIVALS)
 """The metric to pick reports by is the first of these that is known."""
 
 
@@ -33,9 +38,12 @@ def picks_of(
     if metric is not None:
         check_metrics([metric])
     else:
+        arrivals = len(comparison.selection.numbers) == 1 and lacks_phases(
+            comparison.rows(NAMED_PHASES)
+        )
+        names = (ARRIVALS, *DEFAULT_METRICS) if arrivals else DEFAULT_METRICS
         metric = next(
-            (name for name in DEFAULT_METRICS if scores[column_of(name)].is_not_null().any()),
-            "iteration",
+            (name for name in names if scores[column_of(name)].is_not_null().any()), "iteration"
         )
     return pick(
         scores,

@@ -121,6 +121,13 @@ def test_the_verdict_says_which_iteration_to_look_at() -> None:
     assert {each.worst.iteration for each in found.picks} == {2}
 
 
+def test_of_one_iteration_none_is_typical() -> None:
+    values = {0: [5], 1: [5], 2: [9]}
+    assert [each.title for each in picked(values, 2).looks] == ["Where rank 2 is slow: iteration 0"]
+    [worst] = picked(values).looks
+    assert worst.title == "The worst iteration: 0"
+
+
 def test_ranks_without_the_metric_are_not_picked() -> None:
     assert labels(picked({0: [None], 1: [4], 2: [7]})) == [("min", 1), ("max", 2)]
     with pytest.raises(UsageError, match="--metric work"):

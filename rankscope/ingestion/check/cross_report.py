@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -61,8 +62,11 @@ def _twice(reports: list[Examined]) -> Iterator[Placed]:
         for part in examined.rows.ranks:
             claims.setdefault(part.rank.identity.rank, []).append(examined)
     for rank, claimants in claims.items():
+        common = os.path.commonpath([_path(each).parent for each in claimants])
         for examined in claimants if len(claimants) > 1 else ():
-            others = [_path(other).name for other in claimants if other is not examined]
+            others = [
+                os.path.relpath(_path(each), common) for each in claimants if each is not examined
+            ]
             yield (
                 _path(examined),
                 with_remedy(

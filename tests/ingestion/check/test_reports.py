@@ -179,6 +179,12 @@ def test_two_reports_of_one_rank_name_each_other(reports: list[Path]) -> None:
     assert reports[1].name in problem.message
 
 
+def test_two_reports_of_one_name_are_told_by_their_folders(reports: list[Path]) -> None:
+    copied([reports[1]], reports[0].parent / "copy")
+    said = [each.message for report in check([reports[0].parent]) for each in report.problems]
+    assert f"is of rank 1, like copy/{reports[1].name}" in said
+
+
 def test_each_run_is_examined_alone(reports: list[Path]) -> None:
     edit(
         reports[0],
