@@ -8,7 +8,18 @@ import polars as pl
 from rankscope.measure.attribution import Attributed
 from rankscope.measure.launches import LaunchSample, signed
 from rankscope.measure.segment import PhaseRanges
-from rankscope.model.arrays import codes, filled, is_null, places, rows_of, taken, with_series
+from rankscope.model.arrays import (
+    added_up,
+    filled,
+    is_null,
+    leading,
+    places,
+    rows_of,
+    summed,
+    taken,
+    with_series,
+    without_names,
+)
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import ACTIVITIES, WORK, conform, empty
@@ -35,14 +46,14 @@ class ActivityTotals:
         """Start empty; `work` tells which names lead, and which collectives may overlap."""
         self._low, self._high = union(work.calls["start"].to_numpy(), work.calls["end"].to_numpy())
         names = work.by_name
-        leads = _leads(names[["kind", "name"]], names["total_ns"].to_numpy())
-        leading = names.filter(pl.Series(leads) & (names["name"] != ""))
+        leads = leading(names[["kind", "name"]], names["total_ns"].to_numpy(), MOST_NAMES)
+        leaders = names.filter(pl.Series(leads) & (names["name"] != ""))
         # A row counts a window, a phase and a lead: the other names of a kind, then leading ones.
         kinds = pl.Series("kind", WORK.categories, WORK)
-        self._leading = leading[["kind", "name"]].with_row_index("lead", len(kinds))
-        self._kinds = pl.concat([kinds, leading["kind"].cast(WORK)])
+        self._leading = leaders[["kind", "name"]].with_row_index("lead", len(kinds))
+        self._kinds = pl.concat([kinds, leaders["kind"].cast(WORK)])
         self._names = pl.concat(
-            [pl.Series([""]).new_from_index(0, len(kinds)), leading["name"].cast(pl.String)]
+            [pl.Series([""]).new_from_index(0, len(kinds)), leaders["name"].cast(pl.String)]
         )
         self._sampled = (self._kinds == "kernel").to_numpy() & (self._names != "").to_numpy()
         self._parts: list[tuple[Times, Times]] = []  # rows in order, and _SUMS of each
@@ -107,7 +118,7 @@ class ActivityTotals:
             return empty(_KEYED)
         parts, sums = zip(*self._parts, strict=True)
         row, group = np.unique(np.concatenate(parts), return_inverse=True)
-        totals = _added_up(np.concatenate(sums, axis=1), group, len(row))
+        totals = added_up(np.concatenate(sums, axis=1), group, len(row))
         cell, lead = np.divmod(row, len(self._kinds))
         window, phase = np.divmod(cell, len(PARTS))
         launches = self._sample.lists(np.where(self._sampled[lead[group]], group, -1), totals[0])
@@ -168,26 +179,10 @@ def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
             }
         )
         length = (end - start)[inside]
-        parts.append(_summed(keys, np.stack((np.ones_like(length), length, 0 * length)))[:2])
+        parts.append(summed(keys, np.stack((np.ones_like(length), length, 0 * length)))[:2])
     every, totals = zip(*parts, strict=True)
     ranges = _lumped(pl.concat(every), np.concatenate(totals, axis=1))
     return conform(ranges, _KEYED, optional=("clear_ns", "clear_size", "launches"))
-
-
-def _summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]:
-    """Equal keys become one: the keys and their sums, and the place of each former one there."""
-    if keys.is_empty():
-        return keys, sums, np.zeros(0, dtype=np.int64)
-    place, some = places(codes(keys))
-    return taken(keys, some), _added_up(sums, place, len(some)), place
-
-
-def _added_up(sums: Times, place: Times, rows: int) -> Times:
-    """The columns that have the same place added up."""
-    totals = np.zeros((len(sums), rows), dtype=np.int64)
-    for total, each in zip(totals, sums, strict=True):
-        np.add.at(total, place, each)
-    return totals
 
 
 def _lumped(keys: pl.DataFrame, sums: Times) -> pl.DataFrame:
@@ -197,29 +192,7 @@ def _lumped(keys: pl.DataFrame, sums: Times) -> pl.DataFrame:
         keys: of amounts to add up; more than one may be equal.
         sums: the amounts, a row for each of _SUMS or of the first of them.
     """
-    names, totals, place = _summed(keys[["kind", "name"]], sums)
-    leads = _leads(names, totals[1])
-    if not leads.all():
-        without = pl.Series([""], dtype=keys["name"].dtype)
-        keys = with_series(keys, keys["name"].zip_with(pl.Series(leads[place]), without))
-    keys, sums, _ = _summed(keys, sums)
+    names, totals, place = summed(keys[["kind", "name"]], sums)
+    keys = without_names(keys, ~leading(names, totals[1], MOST_NAMES)[place])
+    keys, sums, _ = summed(keys, sums)
     return with_series(keys, *map(pl.Series, _SUMS, sums))
-
-
-def _leads(names: pl.DataFrame, total: Times) -> Flags:
-    """Whether names are among those with most time of their kind.
-
-    Args:
-        names: kind and name, each once.
-        total: the time of each.
-    """
-    if names.height <= MOST_NAMES:
-        return np.ones(names.height, dtype=np.bool_)
-    texts, row = names["name"].cast(pl.String), pl.Series("row", np.arange(names.height))
-    by_total = with_series(names, texts, row, pl.Series("total", total)).sort(
-        "total", "name", descending=[True, False]
-    )
-    leads = np.zeros(names.height, dtype=np.bool_)
-    for kind in by_total["kind"].unique():
-        leads[by_total["row"].filter(by_total["kind"] == kind).head(MOST_NAMES)] = True
-    return leads

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from rankscope.model.arrays import leading, summed, taken, with_series, without_names
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells, count_before
 from rankscope.model.kinds import HostState
@@ -43,7 +44,9 @@ _ON, _BLOCKED, _OFF, _CUDA, _PROFILER, _UNKNOWN = map(
     (HostState.ON_CPU, HostState.BLOCKED, HostState.OFF_CPU, HostState.CUDA_CALL,
      HostState.PROFILER, HostState.UNKNOWN),
 )  # fmt: skip
-_NAME = ["window", "label", "state", "name"]
+_NAMES = pl.Series("state", [*map(str, _STATES)])
+_KEY = ["window", "label", "state", "name"]
+_SUMS = ["count", "total_ns"]
 _PARTS = pl.Schema(
     {"window": pl.Int64, "label": pl.String, "state": pl.Int64, "name": pl.String,
      "count": pl.Int64, "total_ns": pl.Int64}
@@ -81,23 +84,12 @@ def host_states(
     if not events.known or host.is_empty():
         return pl.DataFrame(schema=HOST_STATES).drop("rank")
     swept = _Sweep.of(events)
-    parts = [pl.DataFrame(schema=_PARTS)]
-    parts += [
-        swept.account(host.slice(first, rows)) for first, rows in _blocks(host, swept, at_once)
-    ]
-    rows = _added_up(pl.concat(parts))
-    number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
-    states = dict(enumerate(map(str, _STATES)))
-    return conform(
-        _capped(rows, most_names, minor_ns)
-        .with_columns(pl.col("state").replace_strict(states, return_dtype=pl.String))
-        .rename({"label": "phase"})
-        .join(number, on="window")
-        .sort("window", "phase", "state", "name"),
-        HOST_STATES,
-        optional=("rank",),
-        drop_others=True,
-    ).drop("rank")
+    parts = [swept.account(host.slice(*block)) for block in _blocks(host, swept, at_once)]
+    rows = _capped(pl.concat(parts), most_names, minor_ns)
+    phase, state = rows["label"].alias("phase"), taken(_NAMES, rows["state"].to_numpy())
+    rows = with_series(rows, phase, state).sort("window", "phase", "state", "name")
+    rows = with_series(rows, taken(iterations["iteration"], rows["window"].to_numpy()))
+    return conform(rows, HOST_STATES, optional=("rank",), drop_others=True).drop("rank")
 
 
 STATE_INTERVALS = pl.Schema(
@@ -122,8 +114,8 @@ def state_intervals(events: ThreadEvents, begin: int, until: int) -> pl.DataFram
         {
             "start": start,
             "end": np.append(start[1:], until),
-            "state": pl.Series(list(map(str, _STATES))).gather(state[fresh]),
-            "name": swept.every_name.gather(place),
+            "state": taken(_NAMES, state[fresh]),
+            "name": taken(swept.every_name, place),
         },
         STATE_INTERVALS,
     )
@@ -242,14 +234,14 @@ class _Sweep:
             {
                 "segment": segments,
                 "state": rest // (unsaid + 2),
-                "name": self.every_name.gather(rest % (unsaid + 2)),
+                "name": taken(self.every_name, rest % (unsaid + 2)),
                 "count": count,
                 "total_ns": spent,
             }
         )
-        label = host.select("window", pl.col("label").cast(pl.String)).with_row_index("segment")
         rows = self._by_function(rows, at, segment, (state == _ON) & (name < 0), until)
-        rows = rows.join(label.cast({"segment": pl.Int64}), on="segment")
+        owner = taken(host[["window", "label"]], rows["segment"].to_numpy())
+        rows = with_series(rows, owner["window"], owner["label"])
         return _added_up(conform(rows, _PARTS, drop_others=True))
 
     def _switched(self, begin: int, until: int) -> Times:
@@ -280,6 +272,8 @@ class _Sweep:
     ) -> pl.DataFrame:
         """The rows with the time on the CPU outside of calls divided among sampled functions."""
         first, last = np.searchsorted(self.sampled_at, (at[0], until))
+        if first == last and self.period_ns is None:
+            return rows
         cell = np.searchsorted(at, self.sampled_at[first:last], side="right") - 1
         function = self.sampled.slice(int(first), int(last - first))
         hits = pl.DataFrame({"segment": segment[cell], "function": function})
@@ -379,22 +373,13 @@ def _blocks(host: pl.DataFrame, swept: _Sweep, at_once: int) -> Iterator[tuple[i
 
 def _capped(rows: pl.DataFrame, most_names: int, minor_ns: int) -> pl.DataFrame:
     """The rows with minor names added up under an empty name."""
-    leading = (
-        rows.group_by("state", "name")
-        .agg(pl.col("total_ns").sum())
-        .sort("total_ns", "name", descending=[True, False])
-        .group_by("state", maintain_order=True)
-        .head(most_names)
-        .select("state", "name", leads=pl.lit(True))
-    )
-    minor = pl.col("leads").is_null() | (pl.col("total_ns") < minor_ns)
-    return (
-        rows.join(leading, on=["state", "name"], how="left")
-        .with_columns(name=pl.when(minor).then(pl.lit("")).otherwise("name"))
-        .pipe(_added_up)
-    )
+    keys, sums, _ = summed(rows[_KEY], np.stack([rows[name].to_numpy() for name in _SUMS]))
+    names, totals, place = summed(keys[["state", "name"]], sums)
+    minor = ~leading(names, totals[1], most_names)[place] | (sums[1] < minor_ns)
+    return _added_up(with_series(without_names(keys, minor), *map(pl.Series, _SUMS, sums)))
 
 
 def _added_up(rows: pl.DataFrame) -> pl.DataFrame:
     """A row per window, phase, state and name."""
-    return rows.group_by(_NAME).agg(pl.col("count", "total_ns").sum())
+    keys, sums, _ = summed(rows[_KEY], np.stack([rows[name].to_numpy() for name in _SUMS]))
+    return with_series(keys, *map(pl.Series, _SUMS, sums))

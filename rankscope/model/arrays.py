@@ -83,3 +83,48 @@ def places(codes: Times) -> tuple[Times, Times]:
     having = table[different]
     table[different] = np.arange(len(different))
     return table[codes], having
+
+
+def summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]:
+    """Equal keys become one: the keys and their sums, and the place of each former one there."""
+    if keys.is_empty():
+        return keys, sums, np.zeros(0, dtype=np.int64)
+    place, some = places(codes(keys))
+    return taken(keys, some), added_up(sums, place, len(some)), place
+
+
+def added_up(sums: Times, place: Times, rows: int) -> Times:
+    """The columns that have the same place added up."""
+    totals = np.zeros((len(sums), rows), dtype=np.int64)
+    for total, each in zip(totals, sums, strict=True):
+        np.add.at(total, place, each)
+    return totals
+
+
+def leading(names: pl.DataFrame, totals: Times, most: int) -> Flags:
+    """Whether each name is one of so many with the largest totals of its group.
+
+    Args:
+        names: the group and `name`, each pair once.
+        totals: of each.
+        most: of each group.
+    """
+    leads = np.full(names.height, fill_value=names.height <= most)
+    if leads.all():
+        return leads
+    group = next(each for each in names.columns if each != "name")
+    texts, row = names["name"].cast(pl.String), pl.Series("row", np.arange(names.height))
+    by_total = with_series(names, texts, row, pl.Series("total", totals)).sort(
+        "total", "name", descending=[True, False]
+    )
+    for each in by_total[group].unique():
+        leads[by_total["row"].filter(by_total[group] == each).head(most)] = True
+    return leads
+
+
+def without_names(keys: pl.DataFrame, minor: Flags) -> pl.DataFrame:
+    """The keys, some of them with an empty `name`."""
+    if not minor.any():
+        return keys
+    unnamed = pl.Series([""], dtype=keys["name"].dtype)
+    return with_series(keys, keys["name"].zip_with(pl.Series(~minor), unnamed))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rankscope.model.arrays import with_series
 from rankscope.model.events import Events, InMemoryEvents
 from rankscope.model.schema import RANGES, SIGNATURES, conform
 
@@ -34,5 +35,5 @@ class Ranges:
 
 def with_signatures(moments: pl.DataFrame, signatures: pl.DataFrame) -> pl.DataFrame:
     """MOMENTS with the columns of `signatures` (a row per signature) in place of its number."""
-    columns = signatures.select(pl.all().gather(moments["signature"]))
-    return moments.drop("signature").hstack(columns)
+    others = moments[[name for name in moments.columns if name != "signature"]]
+    return with_series(others, *signatures[moments["signature"]])

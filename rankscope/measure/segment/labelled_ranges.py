@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rankscope.model.arrays import rows_of
 from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
@@ -37,16 +38,16 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
     )
 
     def foreign(part: pl.DataFrame) -> pl.DataFrame:
-        lasting = part.filter(unknown.gather(part["signature"]), pl.col("end") > pl.col("start"))
-        return with_signatures(lasting.select("start", "end", "signature"), owners)
+        lasting = (part["end"] > part["start"]) & unknown[part["signature"]]
+        rows = rows_of(part[["start", "end", "signature"]], lasting.to_numpy())
+        return with_signatures(rows, owners)
 
-    owners = named.select("process", "thread", "name")
+    owners = named[["process", "thread", "name"]]
     meaningful: list[pl.DataFrame] = []
     few = BoundedBuffer()
     for part in (ranges.of_note or ranges.moments).parts():
-        meaningful.append(
-            with_signatures(part.filter(has_meaning.gather(part["signature"])), named)
-        )
+        meant = has_meaning[part["signature"]].to_numpy()
+        meaningful.append(with_signatures(rows_of(part, meant), named))
         few.add(foreign(part))
     return LabelledRanges(
         # Only where iterations or phases are not named: then all ranges are read again.
