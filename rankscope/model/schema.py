@@ -8,6 +8,7 @@ within a report. Frames of one stage are checked against these with `conform`.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 
 import polars as pl
 
@@ -232,7 +233,12 @@ TIMELINE_COLLECTIVES = pl.Schema(
 
 def empty(schema: pl.Schema) -> pl.DataFrame:
     """A frame of `schema` without rows."""
-    return pl.DataFrame(schema=schema)
+    return _empty(tuple(schema.items())).clone()
+
+
+@lru_cache
+def _empty(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=columns)
 
 
 def ordered(frame: pl.DataFrame, column: str) -> pl.DataFrame:

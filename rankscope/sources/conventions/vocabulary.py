@@ -45,15 +45,22 @@ class NameCache:
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The distinct keys of a frame, in its order, with their meanings."""
-        names = frame.select(self._key).unique(maintain_order=True)
+        names = frame[self._key].unique(maintain_order=True)
         known = self._known
         if known is None:
-            known = self._look_up(names)
-        else:
-            fresh = names.join(known, on=self._key, how="anti", nulls_equal=True)
-            if not fresh.is_empty():
-                known = pl.concat([known, self._look_up(fresh)])
+            known = self._looked_up(names)
+        found = self._joined(names, known)
+        if found["known"].has_nulls():
+            fresh = names.filter(found["known"].is_null())
+            known = pl.concat([known, self._looked_up(fresh)])
+            found = self._joined(names, known)
         self._known = known if known.height <= self._most else None
+        return found[[name for name in found.columns if name != "known"]]
+
+    def _looked_up(self, names: pl.DataFrame) -> pl.DataFrame:
+        return self._look_up(names).with_columns(known=True)
+
+    def _joined(self, names: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
         return names.join(known, on=self._key, how="left", nulls_equal=True, maintain_order="left")
 
 

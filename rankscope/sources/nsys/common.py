@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.arrays import taken
 from rankscope.model.reports import Process
 from rankscope.sources.columns.request import Columns
 
@@ -75,9 +78,10 @@ class Strings:
         """Strings by their ids; null for ids that the pool lacks."""
         if ids.null_count() == len(ids):
             return self._dense.clear(len(ids)).alias(ids.name)
+        least, most = cast("int", ids.min()), cast("int", ids.max())
+        if not ids.has_nulls() and least >= 0 and most < len(self._dense):
+            return taken(self._dense, ids.to_numpy())
         near = ids.is_between(0, len(self._dense) - 1)
-        if near.all():  # that are not null
-            return self._dense.gather(ids)
         found = self._dense.gather(ids.set(~near, None))
         if self._others.is_empty():
             return found

@@ -252,6 +252,8 @@ class _Names:
 
     def learn(self, ids: pl.DataFrame) -> None:
         """Make some names available: `id` of the short, `full` of the whole name."""
+        if all(each.null_count() == len(each) for each in ids):  # copies have no names
+            return
         fresh = ids.unique().join(self._ids, on=["id", "full"], how="anti", nulls_equal=True)
         if fresh.is_empty():
             return

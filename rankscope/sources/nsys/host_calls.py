@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from rankscope.model.arrays import filled
 from rankscope.model.host_events import Calls, Spans
+from rankscope.model.intervals import Times
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.nsys.common import PROCESS, Strings, without_nulls
 
@@ -40,6 +44,8 @@ VERSION = r"_v\d+$|_ptsz$"
 """What an export adds to the names of CUDA calls."""
 
 UNNAMED = "profiler"
+
+Ids = NDArray[np.uint32]
 
 NO_ID = 2**32 - 1
 """Stands for an id that is missing: above all of them."""
@@ -74,42 +80,29 @@ def _calls(
     """The calls of a table that overlap the spans, clipped to them."""
     if not file.has(table, *TIMES):
         return None
-    kept: dict[int, list[pl.DataFrame]] = {thread: [] for thread in spans}
+    kept: dict[int, list[tuple[Times, Times, Ids]]] = {thread: [] for thread in spans}
     only = ("globalTid", [*spans])
     for piece in held or file.pieces(table, [*TIMES, "nameId"], only=only):
         whole = without_nulls(piece, *TIMES)
+        start, end, caller = (whole[name].to_numpy() for name in TIMES)
+        # Ids of strings are small; a larger one is none.
+        ids = filled(whole["nameId"].cast(pl.UInt32, strict=False), NO_ID)
         for thread, (low, high) in spans.items():
-            own = whole.filter(
-                pl.col("globalTid") == thread,
-                pl.col("end") > low,
-                pl.col("start") < high,
-                pl.col("end") > pl.col("start"),
-            )
-            kept[thread].append(
-                own.select(
-                    pl.col("start", "end").clip(low, high),
-                    # Ids of strings are small; a larger one is none.
-                    pl.col("nameId").cast(pl.UInt32, strict=False),
-                )
-            )
+            own = (caller == thread) & (end > low) & (start < high) & (end > start)
+            times = (np.clip(each[own], low, high) for each in (start, end))
+            kept[thread].append((*times, ids[own]))
     return {thread: _named(parts, pool) for thread, parts in kept.items()}
 
 
-def _named(parts: list[pl.DataFrame], pool: Strings) -> Calls:
+def _named(parts: list[tuple[Times, Times, Ids]], pool: Strings) -> Calls:
     """Calls whose names are codes: places among the names that they have. Empties `parts`."""
-    rows = pl.concat(parts)
+    columns = deque(map(list, zip(*parts, strict=True)))
     parts.clear()
-    ids = rows["nameId"].unique().sort(nulls_last=True)
-    names = pool.of(ids.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
-    known = ids.drop_nulls().to_numpy()
     # Column by column, so that no more than one of them is there twice.
-    arrays = []
-    for column in ("start", "end"):
-        arrays.append(rows[column].to_numpy())
-        rows = rows.drop(column)
-    # A call without an id gets the last name, that of the null.
-    code = rows["nameId"].fill_null(NO_ID).to_numpy()
-    return Calls(arrays[0], arrays[1], np.searchsorted(known, code).astype(np.int32), names)
+    start, end, ids = (np.concatenate(columns.popleft()) for _ in range(3))
+    known = pl.Series(ids).unique().sort()
+    names = pool.of(known.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
+    return Calls(start, end, np.searchsorted(known.to_numpy(), ids).astype(np.int32), names)
 
 
 def _joined(parts: list[Calls]) -> Calls:

@@ -40,7 +40,9 @@ class Signatures:
         if _have_details(first):
             keys = _cut_early(keys)
         elif self._known.is_empty():  # the first events have most of the signatures
-            self._learn(first)
+            numbers = self._learn(first)
+            if first.height == keys.height:
+                return numbers
         numbers = self._numbers(keys)
         if numbers.has_nulls():
             new = numbers.is_null().arg_true()
@@ -58,6 +60,8 @@ class Signatures:
         """The number of each row of KEYS, whose text may have DETAILS."""
         if _have_details(keys):
             keys = keys.with_columns(without_suffix(pl.col("text")))
+        if self._known.is_empty():
+            self._known = keys.unique(maintain_order=True)
         numbers = self._numbers(keys)
         if numbers.has_nulls():
             fresh = keys.filter(numbers.is_null()).unique(maintain_order=True)
@@ -68,12 +72,18 @@ class Signatures:
     def _numbers(self, keys: pl.DataFrame) -> pl.Series:
         """The number of each row of KEYS, null for a new signature."""
         # A join by all columns, one of them text, costs several times as much.
-        differing = [each.name for each in keys if each.ne_missing(each.first()).any()] or WHO[:1]
+        differing = [each.name for each in keys if not _is_constant(each)] or WHO[:1]
         same = [each for each in keys if each.name not in differing]
         known = self._known.with_row_index("signature").filter(
             pl.lit(True), *(pl.col(each.name).eq_missing(each.first()) for each in same)
         )
         return keys.join(known, differing, "left", maintain_order="left")["signature"]
+
+
+def _is_constant(values: pl.Series) -> bool:
+    """Whether all values are equal, or all are null."""
+    nulls = values.null_count()
+    return nulls == len(values) or (not nulls and values.min() == values.max())
 
 
 def _have_details(keys: pl.DataFrame) -> bool:
