@@ -32,7 +32,8 @@ def taken(rows: Rows, places: NDArray[np.integer]) -> Rows:
 
 def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
     """The frame with these columns, which replace those of the same names."""
-    return pl.DataFrame({each.name: each for each in (*frame.get_columns(), *columns)})
+    every = {each.name: each for each in (*frame.get_columns(), *columns)}
+    return pl.DataFrame([*every.values()])
 
 
 def is_null(values: pl.Series) -> Flags:
@@ -56,9 +57,9 @@ def known_if(values: pl.Series, flags: Flags) -> pl.Series:
 def codes(columns: pl.DataFrame) -> Times:
     """A number above 0 for each row; equal rows have equal numbers."""
     code = np.ones(columns.height, dtype=np.int64)
-    own = pl.Categorical(pl.Categories.random())
     for each in columns:
-        part = each.cast(own) if each.dtype == pl.String else each
+        text = each.dtype == pl.String
+        part = each.cast(pl.Categorical(pl.Categories.random())) if text else each
         part = part if part.dtype.is_integer() else part.to_physical()
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
         numbers, span = filled(part, high + 1), high - low + 2
