@@ -22,11 +22,13 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
         ranges: frame of SCHEMAS[RANGE].
     """
     is_gloo = pl.col("name").str.starts_with("gloo:") & (pl.col("domain") == "")
+    found = ranges.filter(is_gloo).sort("start")
+    if found.is_empty():
+        return ranges
     operators = ranges.filter(pl.col("domain") == OPERATORS).sort("start")
     is_call = pl.col("name").str.starts_with("c10d::")
     calls = operators.filter(is_call).select("start", "process", caller="thread")
-    found = ranges.filter(is_gloo).sort("start")
-    if found.is_empty() or calls.is_empty():
+    if calls.is_empty():
         return ranges
     busy = (
         operators.filter(~is_call)
