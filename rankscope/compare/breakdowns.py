@@ -227,8 +227,8 @@ def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ..
     key = ["phase", "state", "name"]
     here = states.filter(pl.col("iteration").is_in(numbers))
     sums = here.group_by("rank", *key).agg(pl.col("total_ns", "count").sum() / len(numbers))
-    every = here.select("rank").unique().join(here.select(key).unique(), how="cross")
-    per = every.join(sums, on=["rank", *key], how="left")
+    pairs = here.select("rank").unique().join(here.select(key).unique(), how="cross")
+    per = pairs.join(sums, on=["rank", *key], how="left")
     return _slowest_ranks(per.with_columns(pl.col("total_ns", "count").fill_null(0)), roles, key)
 
 

@@ -88,9 +88,9 @@ class StoredReports:
             if path in again:
                 continue
             more = tuple(further(Path(path), windows))
-            told = given.get(path) or ReportFile(Path(path), kind, size, modified, more=more)
+            report = given.get(path) or ReportFile(Path(path), kind, size, modified, more=more)
             try:
-                now = describe_again(told)
+                now = describe_again(report)
             except UnreadableReport:
                 now = None
             if now is None or (now.bytes, now.modified_ns) != (size, modified):
@@ -102,7 +102,7 @@ class StoredReports:
                     "read again as one iteration each",
                     hint="ingest all reports of the run into another --db",
                 ) from error
-            again[path] = told
+            again[path] = report
         return [*again.values()]
 
     def _moved(self, file: ReportFile, same: pl.DataFrame) -> pl.DataFrame:

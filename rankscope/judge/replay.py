@@ -84,8 +84,8 @@ class Replay:
         self.size = size
         self._work = Work(size)
         for chunk in chunks:
-            mine = windows.filter(pl.col("rank").is_in(chunk.ranks))
-            calls, found, borders = chunk_input(chunk, mine, aligner)
+            of_chunk = windows.filter(pl.col("rank").is_in(chunk.ranks))
+            calls, found, borders = chunk_input(chunk, of_chunk, aligner)
             instances.add(calls)
             self._work.add(calls.instance, found)
             seen.append(borders)

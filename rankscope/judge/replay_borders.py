@@ -54,8 +54,8 @@ class Borders:
         first = np.append(windows["rank"].search_sorted(ranks).to_numpy(), len(begin))
         self._windows = [slice(low, high) for low, high in pairwise(first.tolist())]
         for each in self._windows:
-            mine = self._work[each.start * EACH : each.stop * EACH]
-            np.maximum.accumulate(mine, out=mine)
+            own = self._work[each.start * EACH : each.stop * EACH]
+            np.maximum.accumulate(own, out=own)
         lasts = np.diff(self._work, append=0.0)
         lasts[first[1:] * EACH - 1] = 0.0  # nothing follows
         self._followed = np.flatnonzero(lasts > 0)
@@ -79,8 +79,8 @@ class Borders:
         cuts = np.zeros((len(saved), EACH))
         np.cumsum(saved, axis=1, out=cuts[:, 1:])
         for each in self._windows:
-            mine = cuts[each]
-            mine[1:] += np.cumsum(mine[:, -1])[:-1, None]
+            own = cuts[each]
+            own[1:] += np.cumsum(own[:, -1])[:-1, None]
         change = (self._work - cuts.reshape(-1)) - self._work
         slope = np.zeros_like(change)
         at = self._followed

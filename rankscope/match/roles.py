@@ -80,8 +80,8 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
         name, _, size = part.partition("=")
         name = name.strip().lower()
         if not name.isidentifier() or not SIZE.fullmatch(size.strip()) or name in sizes:
-            told = f"--roles {spec[:LONGEST]!r}: {part[:LONGEST]!r}"
-            raise UsageError(f"{told} is no NAME=SIZE", hint=HINT)
+            option = f"--roles {spec[:LONGEST]!r}: {part[:LONGEST]!r}"
+            raise UsageError(f"{option} is no NAME=SIZE", hint=HINT)
         sizes[name] = int(size)
     world = world_size or max(ranks) + 1
     if (made := prod(sizes.values())) != world:

@@ -83,14 +83,16 @@ def sum_waits(
     calls = [waited.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
     def chunks() -> Iterator[tuple[_Calls, _Exposed]]:
-        for some in rank_chunks(blocks["rank"], blocks, ROWS_AT_ONCE // 2) or [[]]:
-            mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "first", "count").rows()
-            mine = mine or [(0, 0, 0)]
-            parts = [np.concatenate([each[low : low + count] for low, _, count in mine])
+        for of_ranks in rank_chunks(blocks["rank"], blocks, ROWS_AT_ONCE // 2) or [[]]:
+            spans = (
+                blocks.filter(pl.col("rank").is_in(of_ranks)).select("low", "first", "count").rows()
+            )
+            spans = spans or [(0, 0, 0)]
+            parts = [np.concatenate([each[low : low + count] for low, _, count in spans])
                      for each in calls]  # fmt: skip
-            parts += [np.concatenate([each[first : first + count] for _, first, count in mine])
+            parts += [np.concatenate([each[first : first + count] for _, first, count in spans])
                       for each in instances]  # fmt: skip
-            frame = exposed(some)
+            frame = exposed(of_ranks)
             rank, iteration, start, end = (
                 frame[name].to_numpy() for name in ("rank", "iteration", "start_ns", "end_ns")
             )

@@ -72,8 +72,8 @@ def collectives(
         COLLECTIVES; `rank` is null.
     """
     begins = iterations["window_start"].to_numpy()
-    every = (_calls(iterations, marks), _kernels(calls, ready, iterations))
-    return pl.concat(_finish(each, begins, marks) for each in every)
+    sources = (_calls(iterations, marks), _kernels(calls, ready, iterations))
+    return pl.concat(_finish(each, begins, marks) for each in sources)
 
 
 def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:

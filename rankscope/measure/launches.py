@@ -67,8 +67,8 @@ class LaunchSample:
             .group_by("group", maintain_order=True)
             .agg(pl.when(known).then("launches").cast(pl.Int32))
         )
-        every = pl.DataFrame({"group": np.arange(len(counts))})
-        return every.join(lists, on="group", how="left", maintain_order="left")["launches"]
+        groups = pl.DataFrame({"group": np.arange(len(counts))})
+        return groups.join(lists, on="group", how="left", maintain_order="left")["launches"]
 
 
 def signed(length: Times, clear: Flags, within: Flags) -> Times:

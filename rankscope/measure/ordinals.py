@@ -41,10 +41,10 @@ def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
             pl.struct(*like, "nth").is_unique().all().over("communicator"),
         )
     )
-    every = counted.with_row_index("row").join(
+    with_rows = counted.with_row_index("row").join(
         by_sequence.select("row", "nth"), on="row", how="left", maintain_order="left"
     )
-    return every.with_columns(ordinal=pl.coalesce("nth", "ordinal")).drop("row", "nth")
+    return with_rows.with_columns(ordinal=pl.coalesce("nth", "ordinal")).drop("row", "nth")
 
 
 def _firsts(seen: pl.DataFrame) -> pl.DataFrame:

@@ -80,8 +80,8 @@ def phase_shares(comparison: Comparison) -> PhaseShares:
     lacking = pl.any_horizontal(
         pl.col(name).is_null() & pl.col(name).is_not_null().any().over("rank") for name in phases
     )
-    some = chosen.filter(lacking)["iteration"].unique()
-    whole = chosen.filter(~pl.col("iteration").is_in(some.implode()))
+    incomplete = chosen.filter(lacking)["iteration"].unique()
+    whole = chosen.filter(~pl.col("iteration").is_in(incomplete.implode()))
     chosen = chosen if whole.is_empty() else whole
     values = (score(f"{name}_ns", "mean") for name in (*PHASES, *COMMUNICATION_PARTS))
     ranked = chosen.group_by("rank").agg(values).sort("rank")

@@ -34,7 +34,15 @@ from rankscope.store.connection import (
     not_created,
 )
 from rankscope.store.ddl import comment_on_column, comment_on_table, ddl
-from rankscope.store.door import Known, check_table, damaged, enter, enter_again, facts, told
+from rankscope.store.door import (
+    Known,
+    check_table,
+    clear_errors,
+    damaged,
+    enter,
+    enter_again,
+    facts,
+)
 from rankscope.store.migrations import schema_version
 from rankscope.store.nearby import hint_for_missing
 from rankscope.store.tables import TableRequest, read_table
@@ -113,7 +121,7 @@ class Database:
             DatabaseError: missing, locked or damaged.
         """
         database = cls(path, connect(path, read_only=True))
-        with told(path):
+        with clear_errors(path):
             enter_again(database._connection, known)
         database._known = known
         return database
@@ -221,7 +229,7 @@ class Database:
 
     def read(self, request: TableRequest) -> pl.DataFrame:
         """The requested columns and rows of a table: this is a `TableReader`."""
-        with told(self.path):
+        with clear_errors(self.path):
             try:
                 return self._read(request)
             except duckdb.Error as error:
@@ -240,7 +248,7 @@ class Database:
 
     def meta(self) -> dict[str, str]:
         """What the file says about itself."""
-        with told(self.path):
+        with clear_errors(self.path):
             return facts(self._connection)
 
     @cached_property
@@ -250,7 +258,7 @@ class Database:
 
     def check_compared(self) -> None:
         """Raises `DatabaseError` if one of the `COMPARED_TABLES` holds what it cannot hold."""
-        with told(self.path):
+        with clear_errors(self.path):
             for name in sorted(COMPARED_TABLES.keys() & {*self._tables()}):
                 check_table(self._connection, name, self._known)
 
@@ -365,7 +373,7 @@ class Database:
 
     def _enter(self, write: bool) -> None:
         """Check the schema of the file."""
-        with told(self.path):
+        with clear_errors(self.path):
             if write:
                 with self.transaction():
                     self._known = enter(self._connection, self.path, write=True)

@@ -41,12 +41,12 @@ LESS_HINT = "compare it on a machine with more memory, or ingest fewer ranks: --
 
 
 @contextmanager
-def told(path: Path, hint: str = REBUILD_HINT) -> Iterator[None]:
-    """Within it, errors of contents, memory and damage say that of the file.
+def clear_errors(path: Path, hint: str = REBUILD_HINT) -> Iterator[None]:
+    """Turns errors of contents, memory and damage into a `DatabaseError` that names the file.
 
     Args:
-        path: of the file.
-        hint: what to do where it is damaged.
+        path: the file.
+        hint: what to do if it is damaged.
     """
     try:
         yield

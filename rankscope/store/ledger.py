@@ -19,7 +19,7 @@ from rankscope.model.columns import Table
 from rankscope.store.connection import IN_USE, REBUILD_HINT, connect, disk_full, first_line
 from rankscope.store.contents import check_columns, check_rows
 from rankscope.store.ddl import SQL_TYPES
-from rankscope.store.door import told
+from rankscope.store.door import clear_errors
 from rankscope.store.migrations import LEDGER, foreign_sql, present_columns
 
 WAIT_S = 60.0
@@ -86,7 +86,7 @@ class Ledger:
                 f"{self.path}: no such ledger",
                 hint=f"make it: rankscope fleet --store {self.path.name} add RUN.duckdb",
             )
-        with self._opened(read_only=True) as connection, told(self.path, OTHER_HINT):
+        with self._opened(read_only=True) as connection, clear_errors(self.path, OTHER_HINT):
             present = present_columns(connection)
             return {
                 name.removeprefix(LEDGER): _read(connection, name, table, present)
@@ -115,7 +115,7 @@ class Ledger:
 
     def _check(self, connection: duckdb.DuckDBPyConnection, *, write: bool) -> None:
         """Raises `DatabaseError` if the file holds something else."""
-        with told(self.path, OTHER_HINT):
+        with clear_errors(self.path, OTHER_HINT):
             names = {table for table, _ in present_columns(connection)}  # those of views, too
             found = foreign_sql(connection, write=write)
         if found or (names and not names >= {*self._tables}):

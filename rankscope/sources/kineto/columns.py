@@ -235,9 +235,12 @@ def _ranks(args: list[Args]) -> pl.Series:
 def _of_collectives(args: list[Args]) -> pl.Expr:
     """The `name` of a range, which for `record_param_comms` is that of its collective."""
     collective = pl.Series([each.collective for each in args], dtype=pl.String)
-    told = (pl.col("name") == "record_param_comms") & collective.is_not_null()
+    is_call = (pl.col("name") == "record_param_comms") & collective.is_not_null()
     return (
-        pl.when(told).then(pl.format("nccl:{}", pl.lit(collective))).otherwise("name").alias("name")
+        pl.when(is_call)
+        .then(pl.format("nccl:{}", pl.lit(collective)))
+        .otherwise("name")
+        .alias("name")
     )
 
 

@@ -76,16 +76,16 @@ def counters(file: Columns) -> CounterEvents | None:
         return None
 
     def read(edges: dict[int, Times]) -> dict[int, pl.DataFrame]:
-        told = {process: [pl.DataFrame(schema=WINDOWED_COUNTERS)] for process in edges}
+        frames = {process: [pl.DataFrame(schema=WINDOWED_COUNTERS)] for process in edges}
         for process in [*edges][:1]:
-            told[process] += [_of_gpus(file, edges[process])] if gpus else []
-            told[process] += [_of_adapters(file, edges[process])] if nics else []
-        for process, parts in told.items():
+            frames[process] += [_of_gpus(file, edges[process])] if gpus else []
+            frames[process] += [_of_adapters(file, edges[process])] if nics else []
+        for process, parts in frames.items():
             parts += [
                 _page_faults(file, table, counter, process, edges[process])
                 for counter, table in faults.items()
             ]
-        return {process: pl.concat(parts) for process, parts in told.items()}
+        return {process: pl.concat(parts) for process, parts in frames.items()}
 
     return read
 

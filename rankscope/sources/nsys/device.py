@@ -69,14 +69,14 @@ Piece = tuple[str, int, pl.DataFrame]
 
 
 def device_work(
-    file: Columns, pool: Strings, told: Nvtx, launches: Launches, words: Vocabulary
+    file: Columns, pool: Strings, nvtx_events: Nvtx, launches: Launches, words: Vocabulary
 ) -> DeviceWork:
     """Operations of the device joined with their launches, in memory if they are few.
 
     Args:
         file: the export.
         pool: its strings.
-        told: its NVTX events.
+        nvtx_events: its NVTX events.
         launches: its API calls.
         words: the conventions.
     """
@@ -85,14 +85,14 @@ def device_work(
         require(file, table, *COLUMNS)
     names = _Names(pool, words)
     if launches.of_kernels > events.MOST_HELD:  # so many that operations are too many as well
-        return _StreamedWork(file, tables, names, launches, told)
+        return _StreamedWork(file, tables, names, launches, nvtx_events)
     rows = recorded = 0
     parts = [empty(DEVICE_WORK).with_columns(correlation=pl.lit(None, pl.Int64))]
     for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
         whole = _whole(piece)
         rows += piece.height
         if rows > events.MOST_HELD:
-            return _StreamedWork(file, tables, names, launches, told)
+            return _StreamedWork(file, tables, names, launches, nvtx_events)
         names.learn(whole.select(SHORT, FULL))
         done = _operations(whole, table, names)
         parts.append(_launched(done, launches).with_columns(correlation=done["correlationId"]))
@@ -100,7 +100,7 @@ def device_work(
     every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk())
     parts.clear()
     launches.record(every.select("process", correlationId="correlation"))
-    work, unread = with_nccl(file, every.drop("correlation"), told)
+    work, unread = with_nccl(file, every.drop("correlation"), nvtx_events)
     return InMemoryWork(
         work,
         recorded + launches.count,
@@ -116,7 +116,7 @@ class _StreamedWork:
     """Work of the device that is read from the report for every iteration over it."""
 
     def __init__(
-        self, file: Columns, tables: list[str], names: _Names, launches: Launches, told: Nvtx
+        self, file: Columns, tables: list[str], names: _Names, launches: Launches, nvtx_events: Nvtx
     ) -> None:
         """Reads nothing, unless the export describes NCCL's kernels: then these are read."""
         self._file, self._tables, self._launches = file, tables, launches
@@ -126,9 +126,9 @@ class _StreamedWork:
         self._gone_through = False
         self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
         self.unread: tuple[str, ...] = ()
-        if tells(file, told):
+        if tells(file, nvtx_events):
             of_nccl = pl.concat(part.filter(OF_NCCL) for part in self.parts())
-            self._described, self.unread = with_nccl(file, of_nccl, told)
+            self._described, self.unread = with_nccl(file, of_nccl, nvtx_events)
 
     @property
     def whole(self) -> pl.DataFrame:
@@ -329,10 +329,10 @@ def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl
     for part in parts:
         rows = part.with_row_index("row")
         own = rows.filter(OF_NCCL).select("row")
-        told = own.hstack(described.select(facts).slice(seen, own.height))
+        descriptions = own.hstack(described.select(facts).slice(seen, own.height))
         seen += own.height
-        joined = rows.drop(facts[:2]).join(told, on="row", how="left", suffix="_told")
-        both = {name: pl.coalesce(f"{name}_told", name) for name in facts[2:]}
+        joined = rows.drop(facts[:2]).join(descriptions, on="row", how="left", suffix="_nccl")
+        both = {name: pl.coalesce(f"{name}_nccl", name) for name in facts[2:]}
         yield conform(joined.sort("row").with_columns(**both), DEVICE_WORK, drop_others=True)
 
 

@@ -66,8 +66,12 @@ def cuda_calls(
 def profiler_time(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
     """Time that the profiler itself took on the threads; None where no table says it."""
     tables = [_calls(file, table, pool, spans) for table in PROFILER]
-    told = [each for each in tables if each is not None]
-    return {thread: _joined([each[thread] for each in told]) for thread in spans} if told else None
+    present = [each for each in tables if each is not None]
+    return (
+        {thread: _joined([each[thread] for each in present]) for thread in spans}
+        if present
+        else None
+    )
 
 
 def _calls(

@@ -77,22 +77,22 @@ def with_nccl(
     kernels = work.with_row_index("row").filter(OF_NCCL)
     if kernels.is_empty():
         return work, ()
-    told = {f"table {table}": _by_table(file, table, kernels) for table in TABLES}
-    told["NVTX payloads"] = _by_calls(file, kernels, nvtx)
+    by_source = {f"table {table}": _by_table(file, table, kernels) for table in TABLES}
+    by_source["NVTX payloads"] = _by_calls(file, kernels, nvtx)
     described = work.with_row_index("row")
-    for facts in told.values():
+    for facts in by_source.values():
         if facts is not None and not facts.is_empty():
             described = (
-                described.join(facts, on="row", how="left", maintain_order="left", suffix="_told")
+                described.join(facts, on="row", how="left", maintain_order="left", suffix="_nccl")
                 .with_columns(
-                    pl.coalesce("communicator", "communicator_told"),
-                    pl.coalesce("sequence", "sequence_told"),
-                    operation=known("operation", "operation_told"),
+                    pl.coalesce("communicator", "communicator_nccl"),
+                    pl.coalesce("sequence", "sequence_nccl"),
+                    operation=known("operation", "operation_nccl"),
                     bytes=pl.coalesce("message", "bytes"),
                 )
                 .select("row", *DEVICE_WORK)
             )
-    unread = tuple(UNREAD.format(where) for where, facts in told.items() if facts is None)
+    unread = tuple(UNREAD.format(where) for where, facts in by_source.items() if facts is None)
     return conform(described.drop("row"), DEVICE_WORK), unread
 
 
@@ -113,13 +113,13 @@ def _by_table(file: Columns, table: str, kernels: pl.DataFrame) -> pl.DataFrame 
     processes = kernels["process"].unique()
     if not file.has(table, "start", "end", COMMUNICATOR) or not (owned or len(processes) == 1):
         return None
-    told = file.read(table, ["start", "end", *owners, COMMUNICATOR, SEQUENCE], [SPELLED])
+    rows = file.read(table, ["start", "end", *owners, COMMUNICATOR, SEQUENCE], [SPELLED])
     spelled = file.read(table, [], [COMMUNICATOR]).to_series()  # a number, or written out
     operations = (
-        told.with_columns(
+        rows.with_columns(
             process=pl.coalesce(owners) // PROCESS if owned else pl.lit(processes[0], pl.Int64),
             communicator=pl.coalesce(spelled, pl.col(COMMUNICATOR).cast(pl.String)),
-            operation=stated_operations(told[SPELLED].str.replace("(?i)^nccl", "")),
+            operation=stated_operations(rows[SPELLED].str.replace("(?i)^nccl", "")),
         )
         .drop_nulls(["start", "end", "process"])
         .select("start", "process", "communicator", "operation", until="end", sequence=SEQUENCE)
@@ -152,7 +152,7 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
     calls = _calls(file, nvtx)
     if calls is None:
         return None
-    told = (
+    scopes = (
         calls.drop_nulls("message")
         .group_by("scope")
         .agg(
@@ -173,7 +173,7 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
             check_sortedness=False,
         )
         .filter(pl.col("launch") <= pl.col("end"))
-        .join(told, on="scope")
+        .join(scopes, on="scope")
         .select(
             "row",
             "communicator",
@@ -238,8 +238,8 @@ def _calls(file: Columns, nvtx: Nvtx) -> pl.DataFrame | None:
         message=pl.col("message").cast(pl.Int64, strict=False),
     )
     payload = pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
-    told = read.filter(payload, ~pl.col("name").str.contains("^nccl(Comm|Group)"))
-    if told.height and not told["message"].count():
+    described = read.filter(payload, ~pl.col("name").str.contains("^nccl(Comm|Group)"))
+    if described.height and not described["message"].count():
         return None
     return _scoped(read.rename({"globalTid": "thread"}).sort("start"))
 

@@ -190,8 +190,10 @@ class _Look:
     def described(self) -> pl.DataFrame:
         """CALLS, empty if no payload describes any of them."""
         calls = pl.concat(self._calls)
-        told = pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
-        return calls if calls.select(told.any()).item() else calls.clear()
+        has_payload = (
+            pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
+        )
+        return calls if calls.select(has_payload.any()).item() else calls.clear()
 
     def _take_names(self, events: pl.DataFrame) -> None:
         """Take in the names that events give threads and domains."""
@@ -255,7 +257,9 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
     """
     first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
     name, own = pl.col("name"), pl.col("domainId") != 0
-    told = names.join(first, on=SAME_DOMAIN, how="left", maintain_order="left").with_columns(
+    with_domains = names.join(
+        first, on=SAME_DOMAIN, how="left", maintain_order="left"
+    ).with_columns(
         domain=pl.coalesce(
             "domain",
             *(
@@ -267,7 +271,7 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
             pl.lit(""),
         )
     )
-    return told.select(SIGNATURES.names())
+    return with_domains.select(SIGNATURES.names())
 
 
 def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:
@@ -281,10 +285,10 @@ def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFra
         columns, texts, raw = [c for c in columns if c != "jsonTextId"], ["text"], []
     for piece in file.pieces(EVENTS, columns, texts, kinds, raw):
         whole = without_nulls(piece, "start", "globalTid")
-        told = [
+        filled = [
             each for each in whole if each.name not in PAYLOADS or each.null_count() < len(each)
         ]
-        numbered = pl.DataFrame(told).with_columns(pl.col("domainId").fill_null(0))
+        numbered = pl.DataFrame(filled).with_columns(pl.col("domainId").fill_null(0))
         yield numbered, piece.height - whole.height
 
 

@@ -130,10 +130,12 @@ def _frames(file: Columns, pool: Strings, ids: Times) -> pl.DataFrame:
         fresh = pairs.join(known, on=["symbol", "module"], how="anti", nulls_equal=True)
         if not fresh.is_empty():
             known = pl.concat([known, _described(fresh, pool)])
-        told = own.join(known, on=["symbol", "module"], nulls_equal=True)
+        described_frames = own.join(known, on=["symbol", "module"], nulls_equal=True)
         # Of other frames only the innermost counts, which is nearly always of depth 0.
-        told = told.filter((pl.col("rank") < 2) | (pl.col("stackDepth") == 0))
-        best.append(_innermost(told.select(best[0].columns)))
+        described_frames = described_frames.filter(
+            (pl.col("rank") < 2) | (pl.col("stackDepth") == 0)
+        )
+        best.append(_innermost(described_frames.select(best[0].columns)))
     return _innermost(pl.concat(best)).select("id", "function", "interpreted")
 
 
@@ -144,10 +146,10 @@ def _innermost(frames: pl.DataFrame) -> pl.DataFrame:
 def _described(pairs: pl.DataFrame, pool: Strings) -> pl.DataFrame:
     """symbol, module, the name to show, and its rank: the lowest of a stack names the sample."""
     symbol, module = (pool.of(pairs[name]).fill_null("") for name in ("symbol", "module"))
-    told = pairs.with_columns(text=symbol, file=module.str.extract(r"([^/\\]*)$"))
+    texts = pairs.with_columns(text=symbol, file=module.str.extract(r"([^/\\]*)$"))
     collects = pl.col("text").str.contains(COLLECTOR)
     python = pl.col("file").str.contains(PYTHON)
-    return told.select(
+    return texts.select(
         "symbol",
         "module",
         function=pl.when(collects)
