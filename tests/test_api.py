@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.errors import NoIterations, RankConflict, ReportError, UnknownRank, UsageError
+from rankscope.errors import NoIterations, ReportError, UnknownRank, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.tables import metric_dtype
-from tests.support import Forged, Stored, copied, edit, with_environment, without_rank
+from tests.support import Forged, Stored, copied, edit, without_rank
 
 DOCS = Path(rankscope.__file__).parent / "docs"
 
@@ -71,13 +71,6 @@ def test_a_range_of_iterations_in_every_spelling(sample: Stored) -> None:
         assert "10:50" in caught.value.hint
 
 
-def test_the_example_of_the_contract(sample: Stored) -> None:
-    run = rankscope.open_run(sample.db)
-    assert run.imbalance(iter_range=slice(10, 25)).verdict.sentence
-    assert run.pick_reports(metric="time_to_all_reduce").picks
-    assert run.sql("select count(*) as n from ranks").item() == 4
-
-
 def test_options_that_do_not_exist(sample: Stored) -> None:
     with pytest.raises(TypeError, match="clok"):
         sample.run.imbalance(clok="gpu")  # type: ignore[call-arg]
@@ -120,47 +113,12 @@ def test_a_hole_in_the_ranks_is_missing_even_if_nobody_tells_the_world(
     assert run.compare().facts.missing_ranks == (0,)
 
 
-@pytest.mark.slow
-def test_names_tell_ranks_where_nothing_else_does(reports: list[Path], tmp_path: Path) -> None:
-    for report in reports:
-        without_rank(report)
-    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
-    assert evidence(run) == [(rank, "file name") for rank in range(4)]
-
-
-@pytest.mark.slow
-def test_mpi_threads_tell_ranks(forged: Callable[..., Forged], tmp_path: Path) -> None:
-    names = ["d.sqlite", "b.sqlite", "c.sqlite", "a.sqlite"]
-    reports = copied(forged("mpi_like").reports, tmp_path / "reports", names)
-    for report in reports:
-        without_rank(report)
-    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
-    assert evidence(run) == [(rank, "MPI trace") for rank in range(4)]
-    paths = run.sql("select path from ranks order by rank")["path"]
-    assert [Path(path).name for path in paths] == names
-
-
 def test_the_users_pattern(pair: list[Path], tmp_path: Path) -> None:
     moved = copied(pair, tmp_path, ["n1.sqlite", "n0.sqlite"])
     run = rankscope.ingest(moved, tmp_path / "run.duckdb", rank_pattern=r"n(?P<rank>\d)\.sqlite$")
     assert evidence(run) == [(rank, "--rank-pattern") for rank in range(2)]
     paths = run.sql("select path from ranks order by rank")["path"]
     assert [Path(path).name for path in paths] == ["n0.sqlite", "n1.sqlite"]
-
-
-def test_two_reports_of_one_rank(reports: list[Path], tmp_path: Path) -> None:
-    with_environment(reports[3], RANK="1", WORLD_SIZE="4")
-    with pytest.raises(RankConflict, match="rank 1") as refused:
-        rankscope.ingest(reports, tmp_path / "run.duckdb")
-    assert str(reports[1]) in refused.value.message
-    assert str(reports[3]) in refused.value.message
-    assert not (tmp_path / "run.duckdb").exists()
-
-
-def test_evidence_that_contradicts_itself(reports: list[Path], tmp_path: Path) -> None:
-    with_environment(reports[2], RANK="2", WORLD_SIZE="4", SLURM_PROCID="1", SLURM_NTASKS="4")
-    with pytest.raises(RankConflict, match=reports[2].name):
-        rankscope.ingest(reports, tmp_path / "run.duckdb")
 
 
 @pytest.mark.slow
@@ -222,13 +180,6 @@ def test_a_whole_capture_as_one_iteration(pair: list[Path], tmp_path: Path) -> N
     assert frame["iteration_ns"].min() > 12 * 30_000_000
     verdict = run.imbalance(include_warmup=True).verdict
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), "both ranks are healthy"
-
-
-def test_a_rank_alone_is_measured_all_the_same(reports: list[Path], tmp_path: Path) -> None:
-    run = rankscope.ingest(reports[2:3], tmp_path / "run.duckdb")
-    assert run.iterations().height == 12
-    assert run.imbalance().verdict.kind == "inconclusive"
-    assert [(each.label, each.rank) for each in run.pick_reports().picks] == [("min", 2)]
 
 
 def test_reports_that_share_no_iteration(pair: list[Path], tmp_path: Path) -> None:

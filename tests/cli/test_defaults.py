@@ -246,24 +246,3 @@ def test_a_result_is_one_document(cli: Cli) -> None:
     result = cli("imbalance", "--format", "json", "--fail-above", 0)
     assert result.code in (3, 10)
     assert json.loads(result.out)["verdict"]
-
-
-@pytest.mark.slow
-def test_warnings_are_shown_once(reports: list[Path], cli: Cli) -> None:
-    text = "1 of 4 ranks has no report"
-    assert text in cli("ingest", *reports[:3]).err
-    for words in (["imbalance"], ["pick-reports"], ["plot", "heatmap"], ["report", "-o", "r.html"]):
-        later = cli(*words).err
-        assert text not in later
-        assert "1 warning about the reports: rankscope check --db rankscope.duckdb" in later
-        assert text in cli(*words, "--verbose").err
-        assert "warning" not in cli(*words, "--quiet").err
-    shown = cli("check", "--db", "rankscope.duckdb")
-    assert shown.code == 0
-    assert text in shown.out
-    assert "→ profile every rank into one folder" in shown.out
-    told = cli("check", "--db", "rankscope.duckdb", "--format", "json").document
-    assert [each["code"] for each in told["warnings"]] == ["missing-ranks"]
-    assert "missing-ranks" in cli("check", "--db", "rankscope.duckdb", "--format", "csv").out
-    cli("check").refused(2, "--db")
-    cli("check", *reports, "--db", "rankscope.duckdb").refused(2, "--db")

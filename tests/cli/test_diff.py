@@ -13,7 +13,6 @@ import duckdb
 import pytest
 
 import rankscope
-from tests.forge import forge, scene
 from tests.support import MS, Forged, Result, Stored
 
 Cli = Callable[..., Result]
@@ -133,28 +132,6 @@ def test_the_gate_where_it_cannot_be_told(cli: Cli, slower: Pair) -> None:
     assert few.code == 3
     assert few.out.startswith("Inconclusive")
     assert "it is uncertain whether" in few.err
-
-
-@pytest.mark.slow
-def test_ranks_that_one_run_lacks(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
-    eight = stored("plain", ranks=8)
-    told = cli("diff", slower[0], eight.db, "--format", "json").document
-    (warning,) = [each for each in told["warnings"] if each["code"] == "ranks-differ"]
-    assert warning["ranks"] == [4, 5, 6, 7]
-    assert {each["rank"] for each in told["ranks"]} == {0, 1, 2, 3}
-    assert "in one run only" in cli("diff", slower[0], eight.db).err
-    assert cli("diff", slower[0], eight.db, "--quiet").err == ""
-
-
-@pytest.mark.slow
-def test_runs_without_a_common_rank(cli: Cli, slower: Pair, tmp_path: Path) -> None:
-    forge(scene("plain", ranks=8, iterations=8), tmp_path / "reports")
-    upper = [tmp_path / "reports" / f"report_rank_{rank}.sqlite" for rank in range(4, 8)]
-    rankscope.ingest(upper, tmp_path / "upper.duckdb")
-    result = cli("diff", slower[0], tmp_path / "upper.duckdb", "--fail-above", 5)
-    assert result.code == 3
-    assert result.out.startswith("Inconclusive")
-    assert "Traceback" not in result.err
 
 
 def test_runs_of_different_jobs(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:

@@ -121,12 +121,6 @@ def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[P
     assert "options-differ" in [problem.code for problem in run.compare().warnings]
 
 
-def test_names_are_listed_where_none_fits(cli: Cli, reports: list[Path]) -> None:
-    SPOILED["no ranges that fit"](reports[0])
-    refused = cli("ingest", reports[0], "--iteration", "^lap")
-    refused.refused(3, "'xBatchN' (30)", "'Forward Pass' (30)", "--iteration")
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -186,26 +186,6 @@ def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert host["verdict"]["class"] == "inconclusive"
 
 
-@pytest.mark.slow
-def test_missing_ranks_in_every_output(cli: Cli, stored: Callable[..., Stored]) -> None:
-    reports = sorted(stored("plain").folder.glob("*.sqlite"))[:3]
-    cli("ingest", *reports)
-    told = cli("imbalance", "--format", "json").document
-    assert told["run"]["missing_ranks"] == [3]
-    assert [each["code"] for each in told["warnings"]] == ["missing-ranks"]
-    assert told["verdict"]["class"] == "inconclusive"
-    for rank in told["ranks"]:
-        assert rank["values_ns"]["wait"] is rank["cost_ns"] is rank["last_arriver_share"] is None
-    for output in ("table", "csv", "markdown"):
-        result = cli("imbalance", "--format", output)
-        assert result.err == (
-            "rankscope: 1 warning about the reports: rankscope check --db rankscope.duckdb\n"
-        )
-        assert "no report (3)" in cli("imbalance", "--format", output, "--verbose").err
-        assert "warning" not in result.out
-        assert cli("imbalance", "--format", output, "--quiet").err == ""
-
-
 def test_efficiency_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
     told = document(cli, stored("planted", where="forward"))
     shares = told["efficiency"]

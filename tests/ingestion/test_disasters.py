@@ -165,26 +165,6 @@ def test_what_a_killed_rebuild_leaves_goes_with_the_next_ingest(
     assert [*tmp_path.iterdir()] == [db]
 
 
-def test_a_failed_rebuild_keeps_the_old_database(
-    cli: Callable[..., Result],
-    forged: Callable[..., Forged],
-    stored: Callable[..., Stored],
-    tmp_path: Path,
-) -> None:
-    reports = copied(forged("plain").reports, tmp_path / "reports")
-    db = Path(shutil.copy(stored("plain").db, tmp_path / "run.duckdb"))
-    before = db.read_bytes()
-    reports[3].write_bytes(b"SQLite format 3" + bytes(200))
-    cli("ingest", *reports, "--db", db, "--rebuild").refused(3, reports[3].name)
-    assert db.read_bytes() == before
-    assert {*tmp_path.iterdir()} == {db, tmp_path / "reports"}
-    db.write_bytes(before[:4096] + b"x" * 4096)
-    db.with_name("run.duckdb.wal").write_bytes(b"x" * 100)
-    assert cli("ingest", *reports[:3], "--db", db, "--rebuild").code == 0
-    assert rankscope.open_run(db).tables.ranks["rank"].to_list() == [0, 1, 2]
-    assert {*tmp_path.iterdir()} == {db, tmp_path / "reports"}
-
-
 def test_a_report_that_is_written_while_it_is_read(
     forged: Callable[..., Forged], tmp_path: Path
 ) -> None:

@@ -136,13 +136,6 @@ def test_late_captures_mean_the_same_iterations(stored: Callable[..., Stored], c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
-def test_both_schemas_give_the_same_numbers(stored: Callable[..., Stored], schema: str) -> None:
-    ours = stored("autograd", schema=schema).run.iterations()
-    assert ours.equals(stored("autograd").run.iterations())
-
-
-@pytest.mark.slow
 def test_a_straggler_behind_queued_buckets_shows_in_full(stored: Callable[..., Stored]) -> None:
     """Five overlapping all-reduces: lateness read off kernel starts would show next to nothing."""
     job = stored("buckets", ranks=8)

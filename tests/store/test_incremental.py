@@ -96,14 +96,6 @@ def test_a_changed_report_is_replaced(stored_reports: list[Path], tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_same_bytes_at_another_time_are_read_again(reports: list[Path], tmp_path: Path) -> None:
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest(reports, db)
-    os.utime(reports[0], ns=(1, 1))
-    assert statuses(rankscope.ingest(reports, db)) == ["read", *["unchanged"] * 3]
-
-
-@pytest.mark.slow
 def test_other_options_shape_other_rows(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest(reports, db)

@@ -47,19 +47,6 @@ def collected() -> Collected:
     return merged(made.runs, made.evidence)
 
 
-@pytest.mark.slow
-def test_it_gives_the_answer_of_the_runs(tmp_path: Path, collected: Collected) -> None:
-    path = tmp_path / "fleet.duckdb"
-    for run in reversed(one_by_one(collected)):
-        add_to_ledger(path, run)
-    ours, theirs = fleet_of(read_ledger(path)), fleet_of(collected)
-    assert ours.suspects == theirs.suspects
-    assert ours.suspects
-    assert ours.sentence == theirs.sentence
-    assert ours.hardware.equals(theirs.hardware)
-    assert ours.runs.equals(theirs.runs)
-
-
 def test_a_run_that_comes_again_replaces_itself(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     add_to_ledger(path, collected)
