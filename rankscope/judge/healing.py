@@ -1,4 +1,4 @@
-"""What can be taken out of a run, and what that would save. See METHOD.md#verdict."""
+"""Work that a repair takes out of a run, and the time that this saves. See METHOD.md#verdict."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def components_of(excess: Excess, transfer: Floats | None) -> Components:
 
 
 def role_excess(excess: Excess) -> Floats:
-    """What each phase of a role's median rank usually takes beyond the median role's."""
+    """The usual time of each phase of a role's median rank beyond that of the median role."""
     medians = np.stack(
         [
             lower_medians(excess.spent[excess.roles == role], 0)[0]
@@ -155,7 +155,7 @@ class Prices:
         return int(self._faster(healed).sum())
 
     def _faster(self, healed: Floats) -> Floats:
-        """What the slowest rank of each iteration would be faster."""
+        """How much faster the slowest rank of each iteration would be."""
         value = np.nan_to_num(self._excess.value)
         after = value - healed.sum(axis=2)
         return np.asarray(value.max(axis=0) - after.max(axis=0))

@@ -12,7 +12,7 @@ from rankscope.util.robust import LEAST_Z, lower_median, modified_z
 NORMAL = "normal"
 
 EITHER = "waiting or transfer"
-"""What communication is where waits are unknown."""
+"""The name of communication where waits are unknown."""
 
 EXPLAINS = 0.5
 """Share of an iteration's extra time that makes something its reason."""

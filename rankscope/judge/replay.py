@@ -97,7 +97,7 @@ class Replay:
         self._unchanged: dict[tuple[int, ...], float] = {}
 
     def service(self, count: int) -> Floats:
-        """What each of `count` instances takes once its last member and its predecessor are there.
+        """Time of each of `count` instances after its last member and its predecessor arrived.
 
         In ns; NaN where it is not played.
         """

@@ -27,7 +27,7 @@ def phases_in(windows: pl.DataFrame) -> list[str]:
 
 
 class Less(NamedTuple):
-    """What is taken out of own work.
+    """The work that is taken out.
 
     `change`: to the work done by each border, at most 0. `slope`: to the work done from there to
     the rank's next border, per ns.
@@ -73,7 +73,7 @@ class Borders:
         return np.asarray(np.maximum(place, 0) + low, dtype=np.int32)
 
     def less(self, saved: Floats) -> Less | None:
-        """What `saved` takes out, ns by window and phase; None where that is nothing."""
+        """The work that `saved` (ns by window and phase) takes out; None if that is nothing."""
         if not saved.any():
             return None
         cuts = np.zeros((len(saved), EACH))

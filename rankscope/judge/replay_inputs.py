@@ -73,7 +73,7 @@ class ReplayInput(NamedTuple):
 
 
 class Instances:
-    """Of all instances, by number, the group (-1: none), the last arrival and the first end."""
+    """The group (-1: none), last arrival and first end of each instance, by number."""
 
     def __init__(self) -> None:
         self.group = self.last = self.done = np.zeros(0, dtype=np.int64)
@@ -215,7 +215,7 @@ def blocked_intervals(
 def chunk_input(
     chunk: RankChunk, windows: pl.DataFrame, aligner: Aligner
 ) -> tuple[Calls, ReplayInput, pl.DataFrame]:
-    """What a replay needs of some ranks.
+    """The input of a replay of some ranks.
 
     Args:
         chunk: their calls, and what was exposed.

@@ -37,7 +37,7 @@ def replay_parts(
     table: pl.DataFrame,
     iterations: Collection[int] | None = None,
 ) -> ReplayParts | None:
-    """What a run is played again from; None if its communication is not understood.
+    """The input of a run's replay; None if its communication is not understood.
 
     There is no room for the calls beside the replay. The chunks hold what it needs of them, until
     the last one is read: let the calls go before that.

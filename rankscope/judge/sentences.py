@@ -116,7 +116,7 @@ def _why(verdict: Verdict) -> str:
 
 
 def _rest(verdict: Verdict, judged: Judgement) -> str:
-    """What else there is, what all imbalance costs, and what weakens the verdict."""
+    """Clauses: other slow ranks, the cost of all imbalance, and what weakens the verdict."""
     bound, inputs = "at most " if verdict.gain_is_bound else "", judged.inputs
     clauses = also_clauses(verdict, inputs)
     clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
@@ -140,7 +140,7 @@ def _held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
 
 
 def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
-    """What a reader must know beside the verdict."""
+    """Clauses that qualify the verdict."""
     inputs = judged.inputs
     missing, roles = len(inputs.run.missing_ranks), [*inputs.role_of.values()]
     named = [inputs.role_of[rank] for rank in verdict.ranks]
@@ -253,13 +253,13 @@ def _rotating(verdict: Verdict, judged: Judgement) -> str:
 
 
 def _others(verdict: Verdict, judged: Judgement) -> str:
-    """What else there is, and what weakens the verdict."""
+    """Clauses: other slow ranks, and what weakens the verdict."""
     clauses = (*also_clauses(verdict, judged.inputs), *_reservations(verdict, judged))
     return "".join(f"; {each}" for each in clauses)
 
 
 def also_clauses(verdict: Verdict, inputs: VerdictInputs) -> list[str]:
-    """What else is slow, as clauses."""
+    """Other slow ranks, as clauses."""
     found = also_together(verdict.also, inputs.hosts, verdict.ranks)
     return [each[0].lower() + each[1:] for each in found]
 

@@ -122,7 +122,7 @@ def interval(share: pl.Series) -> tuple[float, float] | None:
 
 
 def others(judged: Judgement) -> tuple[Also, ...]:
-    """What else costs at least 1 % of the time, most first."""
+    """Other stragglers that cost at least 1 % of the time, the costliest first."""
     found, inputs = [], judged.inputs
     for each in judged.others[:FEW]:
         rows = inputs.rows_of(each.claim)

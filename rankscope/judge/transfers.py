@@ -15,7 +15,7 @@ from rankscope.util.robust import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlowTransfers:
-    """What collectives take beyond the usual.
+    """Transfer time of collectives beyond the usual.
 
     `saved`: ns by instance. `slow`: group, operation, label, members (ranks), excess_ns (sum
     over the iterations), transfer_ns and usual_ns (medians of the slow instances), iterations;

@@ -31,7 +31,7 @@ FIRST_RANKS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
-    """What stays of a run's collectives: who communicates with whom, and the ranks' clocks.
+    """The result of matching a run's collectives: who communicates with whom, and the clocks.
 
     `summary`: how many calls were matched, which were not, the clocks. `streams` as in `Matched`.
     `groups`: the communicators, with the columns of `waits.GROUPS`.
@@ -64,7 +64,7 @@ class RunCalls:
 
     @property
     def matching(self) -> Matching:
-        """What stays of them."""
+        """The result without the calls."""
         return Matching(self.matched.summary, self.matched.streams, self.waited.groups)
 
     def instances(self) -> pl.DataFrame:

@@ -28,7 +28,7 @@ Numbers = NDArray[np.int64]
 
 
 class Pattern(NamedTuple):
-    """What streams share that make the same calls: their instances, ascending."""
+    """The instances, ascending, that streams with the same calls share."""
 
     operation: Numbers  # its place in SPLITTABLE
     iteration: Numbers

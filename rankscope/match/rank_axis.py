@@ -45,7 +45,7 @@ class RankAxis:
         return np.asarray(times - self._shifts[rank - self._first], dtype=np.int64)
 
     def begins(self, rank: NDArray[Any]) -> Times:
-        """Where the spans of ranks begin on this axis."""
+        """The begins of the ranks' spans on this axis."""
         return np.asarray(self._begins[rank - self._first], dtype=np.int64)
 
     def union(self, rank: NDArray[Any], start: Times, end: Times) -> tuple[Times, Times]:

@@ -177,7 +177,7 @@ def _from_file(path: Path, ranks: list[int]) -> dict[int, str]:
 
 
 def _place(rank: int, sizes: dict[str, int]) -> dict[str, int]:
-    """Where a rank stands in each dimension."""
+    """The place of a rank in each dimension."""
     place = {}
     for name, size in sizes.items():
         rank, place[name] = divmod(rank, size)
@@ -202,7 +202,7 @@ def _merged(
 def _makeup(
     groups: list[list[int]], activities: Callable[[list[int]], pl.DataFrame]
 ) -> dict[int, dict[str, tuple[float, float]]]:
-    """Of each group, by its place, the kernels with their usual counts and sizes."""
+    """The kernels of each group, by its place, with their usual counts and sizes."""
     group_of = {rank: index for index, group in enumerate(groups) for rank in group}
     ranks, key = sorted(group_of), ["name", "group"]
     alike = pl.concat(

@@ -40,7 +40,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReusedScope:
-    """What the scope of other options takes from that of the default options.
+    """The parts of the default options' scope that scopes of other options reuse.
 
     `shifts`: rank → how far its iterations were renumbered. `blind_ranks` as in `Scope`.
     """
@@ -54,7 +54,7 @@ class ReusedScope:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """What a comparison covers: its ranks, its clock and its iterations.
+    """The ranks, clock and iterations that a comparison covers.
 
     `tables`: the run, its iterations renumbered so that a number is the same step on every rank.
     `utc_starts`: rank → UTC of its report's time 0, ns; None where unknown.
@@ -97,7 +97,7 @@ class Scope:
         return None if self.options.iter_range is None else self.selection.numbers
 
     def reused(self) -> ReusedScope:
-        """What the scopes of other options take from this one.
+        """The parts of this scope that scopes of other options reuse.
 
         Raises:
             UsageError, ReportError: no iterations can be compared.

@@ -187,7 +187,7 @@ class _Exposed(NamedTuple):
 
 
 class _Waited(NamedTuple):
-    """What some ranks waited for others, call by call, one rank after the other."""
+    """The waits of some ranks, call by call, one rank after the other."""
 
     rank: NDArray[np.int32]
     late: Times  # as in `_Calls`
@@ -208,7 +208,7 @@ class _ChunkWaits(NamedTuple):
 
 
 class _Costs:
-    """What ranks cost the others in each iteration, added up."""
+    """The waiting that each rank causes in each iteration, summed."""
 
     def __init__(self, ranks: int, iterations: int) -> None:
         """Both are counted."""
@@ -318,7 +318,7 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
 
 
 def _waited(calls: _Calls, some: Flags, waits: Times) -> _Waited:
-    """What others waited for ranks that came last.
+    """The waits for ranks that came last.
 
     Args:
         calls: of some ranks.

@@ -197,7 +197,7 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
 
 
 def own_spans(waited: WaitedCollectives, ranks: list[int], exposed: pl.DataFrame) -> Floats | None:
-    """What each rank works from the end of one collective to its arrival at the next, ns.
+    """Work of each rank from the end of one collective to its arrival at the next, ns.
 
     On each rank's own clock, so that clocks need not be aligned. Of the communicator of all ranks
     with most calls; the time before its first call in an iteration is left out. Other calls in

@@ -103,7 +103,7 @@ class ActivityTotals:
         return counts
 
     def _overlap(self, start: Times, end: Times) -> tuple[Flags, Flags]:
-        """Of intervals sorted by start: whether no collective overlaps it; whether some fill it."""
+        """Whether no collective overlaps an interval, and whether collectives fill it; by start."""
         first, last = np.searchsorted(self._high, start[[0, -1]], side="right")
         following = first + count_before(start, self._high[first:last])  # ends next
         low, high = np.append(self._low, NEVER), np.append(self._high, NEVER)

@@ -206,7 +206,7 @@ class _EarlierWork:
     """
 
     def __init__(self, begin: object) -> None:
-        """None yet; `begin` is when the first iteration begins (ns), if there is one."""
+        """Start empty; `begin` is the start of the first iteration (ns) or None."""
         self._begin = begin if isinstance(begin, int) else -NEVER
         self._launched: list[pl.DataFrame] = []
         self._outside: list[pl.DataFrame] = []

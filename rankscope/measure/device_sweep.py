@@ -61,7 +61,7 @@ class TimeSlice:
 
 @dataclass(frozen=True, slots=True)
 class SliceTotals:
-    """What a slice adds to the device's timeline."""
+    """The part of the device's timeline that a slice adds."""
 
     segments: pl.DataFrame  # SEGMENTS
     idle: Times  # number and length of idle intervals: (2, known windows, PARTS)

@@ -1,4 +1,4 @@
-"""What the training thread did in each phase: every instant has one state. See METHOD.md#causes."""
+"""States of the training thread in each phase: one at every instant. See METHOD.md#causes."""
 
 from __future__ import annotations
 

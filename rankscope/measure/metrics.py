@@ -39,7 +39,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class MetricInputs:
-    """What a metric of one rank and clock can be computed from."""
+    """The input of the metrics of one rank and clock."""
 
     clock: Clock
     windows: pl.DataFrame  # iteration, window_start_ns and the metrics of the sweep, a row each

@@ -36,7 +36,7 @@ class RecordCount:
     """Counts the kernels of each window, chunk by chunk."""
 
     def __init__(self, iterations: pl.DataFrame, earlier_end: int | None) -> None:
-        """None yet.
+        """Start empty.
 
         Args:
             iterations: ITERATIONS.

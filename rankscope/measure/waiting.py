@@ -21,7 +21,7 @@ A launch queue holds about a thousand operations, so that others can hardly over
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What a rank waits for: operations from launch to start, calls that synchronise.
+    """Requests that a rank waits for: operations from launch to start, synchronising calls.
 
     Shape: (n,) each, in any order.
     """
@@ -50,7 +50,7 @@ class LaunchedOperations:
     """
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start empty."""
         self.rows = 0
         self._parts: deque[Requests] = deque()
         self._latest: int | None = None  # start
@@ -68,7 +68,7 @@ class LaunchedOperations:
         self._latest = int(start[-1])
 
     def since(self, moment: int) -> Requests:
-        """All that started at a moment or later; earlier ones are forgotten, chunk by chunk."""
+        """The operations that started at `moment` or later; earlier chunks are dropped."""
         while self._parts and self._parts[0].until[-1] < moment:
             self._parts.popleft()
         nothing = np.empty(0, np.int64)

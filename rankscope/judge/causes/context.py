@@ -1,4 +1,4 @@
-"""What a detector may look at."""
+"""The data that detectors read."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ HOST_EXCESS = pl.Schema(
         "usual_ns": pl.Float64,
     }
 )
-"""What `CauseContext.host` gives; amounts over all flagged iterations of the slow ranks."""
+"""Columns of `CauseContext.host`; amounts over all flagged iterations of the slow ranks."""
 
 Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
 """Table and iterations → the rows of all ranks in them; None where the run has no such table."""
 
 
 def sampled(iterations: Sequence[int]) -> list[int]:
-    """Of many iterations, in order, an even sample of ENOUGH to 2 ENOUGH."""
+    """The iterations in order; of many, an even sample of ENOUGH to 2 ENOUGH."""
     return [*iterations[:: max(1, len(iterations) // ENOUGH)]]
 
 
@@ -120,7 +120,7 @@ class CauseContext:
 
     @cached_property
     def most_by_host_ns(self) -> float:
-        """What the host can explain at most, over all flagged iterations.
+        """The most that the host can explain, over all flagged iterations.
 
         Where the device works in the phase, that is what it starved longer: what the host does
         while the device is busy delays nothing. Else it is the excess. See METHOD.md#causes.

@@ -32,7 +32,7 @@ OF_RANKS = pl.Schema(
         "value": pl.Float64,
     }
 )
-"""What `by_rank` gives: a mean over the devices of the rank; bytes and waits of adapters add up."""
+"""Columns of `by_rank`: a mean over the devices of the rank; bytes and waits of adapters add up."""
 
 _SUMS = [str(each) for each in (Counter.SENT, Counter.RECEIVED, Counter.SEND_WAITS)]
 

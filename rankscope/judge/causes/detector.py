@@ -1,4 +1,4 @@
-"""What a cause is: the row that a detector's module puts into the registry."""
+"""A cause: the row that a detector's module adds to the registry."""
 
 from __future__ import annotations
 

@@ -23,15 +23,15 @@ ACTIVITY_EXCESS = pl.Schema(
         "more_overlap": pl.Float64,
     }
 )
-"""What `activity_excess` gives."""
+"""Columns of `activity_excess`."""
 
 
 PEERS = 0.75
-"""Of the peers in an iteration, the quantile that a slow rank must exceed clearly."""
+"""The quantile of the peers in an iteration that a slow rank must clearly exceed."""
 
 
 class HostExcess(NamedTuple):
-    """What threads did longer than their role's lower median, over all flagged iterations (ns)."""
+    """Time of threads beyond their role's lower median, over all flagged iterations (ns)."""
 
     slow: float  # of the slow ranks
     peers: float  # at the upper quartile of the ranks that are not slow, in the same iterations

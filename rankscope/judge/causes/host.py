@@ -1,4 +1,4 @@
-"""What slow ranks' training threads did longer than their role's: causes on the host."""
+"""Causes on the host: states in which slow ranks' training threads stayed longer than peers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLLECTING = "gc_collect"
 
 
 def explained(context: CauseContext, chosen: pl.Expr) -> float | None:
-    """What a cause explains, over all flagged iterations (ns); None if that is not enough.
+    """The time that a cause explains, over all flagged iterations (ns); None if it is too little.
 
     It must explain LEAST_HOST_SHARE of the excess, and be MARGIN times what peers show too.
 

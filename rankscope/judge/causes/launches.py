@@ -13,10 +13,10 @@ SLOWDOWN = pl.Schema(
         "slowdown": pl.Float64,  # how much longer the same launches take at the same overlap
     }
 )
-"""What `same_overlap` gives: a row per kernel; 0.2 is 20 % longer, null where nothing compares."""
+"""Columns of `same_overlap`: a row per kernel; 0.2 is 20 % longer, null where nothing compares."""
 
 _LAUNCH = ["role", "iteration", "phase", "name", "count", "place", "beside"]
-"""What is the same for launches that are compared."""
+"""Columns that are equal for launches that are compared."""
 
 
 def same_overlap(

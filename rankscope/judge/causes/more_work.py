@@ -22,13 +22,13 @@ MORE_WORK = pl.Schema(
         "bytes": pl.Float64,  # of the bytes of its copies and sets
     }
 )
-"""What `more_work` gives: a row per rank. Ratios are of means per iteration; null is unknown."""
+"""Columns of `more_work`: a row per rank. Ratios are of means per iteration; null is unknown."""
 
 
 def more_work(
     tables: Tables, roles: dict[int, str], iterations: Collection[int], phase: str | None = None
 ) -> pl.DataFrame:
-    """Of each rank whether it has more to do than the median rank of its role, and how much.
+    """Whether each rank has more to do than the median rank of its role, and how much.
 
     The amount of a kernel is its blocks (its launches where blocks are unknown), that of a copy or
     set its bytes. Each name's amount counts with the price that is usual in the role, the lower

@@ -82,7 +82,7 @@ def tables_of(run: RunTables) -> Tables:
 def context_of(
     tables: Tables, roles: dict[int, str], flagged: pl.DataFrame, phase: str | None
 ) -> CauseContext:
-    """What detectors look at: of many flagged iterations an even sample.
+    """The input of the detectors; of many flagged iterations, an even sample.
 
     Args:
         tables: of the run.
@@ -100,7 +100,7 @@ def context_of(
 
 
 def findings(context: CauseContext) -> tuple[Finding, ...]:
-    """What explains most of the slow ranks' excess, the largest first.
+    """The findings that explain most of the slow ranks' excess, the largest first.
 
     Each activity's time is compared with the role's median in the same iteration. See
     METHOD.md#verdict.
@@ -147,7 +147,7 @@ def findings_sentence(found: Iterable[Finding]) -> str:
 
 
 def _clause(finding: Finding) -> tuple[str, ...]:
-    """What findings of one clause have in common."""
+    """The key that findings of one clause share."""
     alike = ADDED_UP.get(finding.activity) or f"{finding.activity} {finding.name}"
     return finding.kind, finding.detail, alike
 

@@ -1,4 +1,4 @@
-"""No cause: what no table of the reports tells, and what to record for it."""
+"""No cause: the excess that no table of the reports explains, and how to record more."""
 
 from __future__ import annotations
 

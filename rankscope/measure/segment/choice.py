@@ -176,7 +176,7 @@ def _whole(
 
 
 def _extents(trace: Trace) -> tuple[dict[int, tuple[int, int]], pl.DataFrame]:
-    """Of device work by process: the first launch (or start) and the last end; who computes.
+    """First launch (or start) and last end of the device work of each process; who computes.
 
     The second is process and launch_thread of computation.
     """

@@ -164,7 +164,7 @@ SEQUENCES: dict[str, Callable[[StepEvents], pl.DataFrame]] = {
     "kernels": _kernels,
     "ranges": _ranges,
 }
-"""Where steps are looked for, the most informative first."""
+"""The sources in which steps are looked for, the most informative first."""
 
 
 def _with_pauses(events: pl.DataFrame) -> pl.DataFrame:

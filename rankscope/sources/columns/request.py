@@ -80,10 +80,10 @@ class Columns(ABC):
 
     @abstractmethod
     def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
-        """What `read` returns."""
+        """The requested columns and rows."""
 
     @abstractmethod
     def chunks(
         self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
-        """What `pieces` returns."""
+        """The requested columns and rows in chunks."""

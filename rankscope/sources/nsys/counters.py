@@ -33,7 +33,7 @@ GPU_SAMPLE = ["timestamp", "typeId", "metricId", "value"]
 NIC_SAMPLE = ["start", "end", "globalId", "metricsListId", "metricsIdx", "value"]
 
 DEVICE_BITS = 0xFF
-"""Those of `typeId` that number the GPU."""
+"""The bits of `typeId` that number the GPU."""
 
 GPU_METRICS = {
     r"^gpc clock": Counter.CLOCK,

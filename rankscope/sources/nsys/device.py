@@ -244,7 +244,7 @@ class _Names:
     """Names of operations by their ids, as categories, and what kernels of a name communicate."""
 
     def __init__(self, pool: Strings, words: Vocabulary) -> None:
-        """No names yet; `pool` has the strings."""
+        """Start without names; `pool` has the strings."""
         self._pool, self._words = pool, words
         self._ids = pl.DataFrame(schema={"id": pl.Int64, "full": pl.Int64})
         self._names = pool.categories(self._ids["id"], short_name())

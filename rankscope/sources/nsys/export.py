@@ -94,7 +94,7 @@ NEWER = re.compile(
     r"|newer version of (?:NVIDIA )?Nsight Systems",
     re.IGNORECASE,
 )
-"""What versions of nsys say about reports of a newer one, with its version if they name it."""
+"""Messages of nsys about reports of a newer one, with its version if they name it."""
 
 VERSION = re.compile(r"\d{4}(\.\d+)+")
 """The version in the answer of `nsys --version`."""

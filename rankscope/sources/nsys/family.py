@@ -1,4 +1,4 @@
-"""What all forms of an Nsight Systems report have in common."""
+"""Properties that all forms of an Nsight Systems report share."""
 
 from __future__ import annotations
 

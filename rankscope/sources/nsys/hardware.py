@@ -25,7 +25,7 @@ UNNAMED = frozenset(("", "unknown"))
 
 
 def hardware(file: Columns, system: Mapping[str, list[str]], variables: Iterable[str]) -> Hardware:
-    """What the export says about the hardware.
+    """The hardware that the export describes.
 
     Args:
         file: the export.

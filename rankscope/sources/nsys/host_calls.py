@@ -41,7 +41,7 @@ PROFILER = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
 TIMES = ["start", "end", "globalTid"]
 
 VERSION = r"_v\d+$|_ptsz$"
-"""What an export adds to the names of CUDA calls."""
+"""The suffix of CUDA call names in exports."""
 
 UNNAMED = "profiler"
 

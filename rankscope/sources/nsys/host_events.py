@@ -1,4 +1,4 @@
-"""What Nsight Systems exports say of a thread: scheduling, calls and samples."""
+"""Events of a thread in Nsight Systems exports: scheduling, calls, samples, file accesses."""
 
 from __future__ import annotations
 

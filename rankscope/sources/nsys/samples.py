@@ -24,7 +24,7 @@ COLLECTOR = (
 A sample that has one in its stack collects garbage; stacks may be as short as one function."""
 
 COLLECTING = "gc_collect"
-"""What such a sample is named."""
+"""The name of such a sample."""
 
 PYTHON = r"\.pyx?$"
 """Modules of Python frames, which name a function better than the interpreter's."""

@@ -105,7 +105,7 @@ PACKAGES = re.compile(r"/(site-packages|dist-packages|lib(64)?/python[\d.]+)/")
 """Folders of installed Python packages."""
 
 PROGRAM = "program"
-"""What other modules are named."""
+"""The name that other modules get."""
 
 UNWRITTEN = {
     sqlite3.SQLITE_IOERR_WRITE,
@@ -155,7 +155,7 @@ def scrub(report: Path, target: Path, host: str | None = None) -> None:
 
 
 def _blamed(error: sqlite3.Error, report: Path, target: Path) -> Exception:
-    """What could not be written, or not be read."""
+    """The error of a file that could not be written or read."""
     code = getattr(error, "sqlite_errorcode", 0)  # none where the report is no export
     if code == sqlite3.SQLITE_FULL:
         return unwritable(target, os.strerror(errno.ENOSPC))

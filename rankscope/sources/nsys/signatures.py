@@ -29,7 +29,7 @@ class Signatures:
     """Numbers of signatures; two may have one meaning, one by `text` and one by `textId`."""
 
     def __init__(self) -> None:
-        """No signature has a number yet."""
+        """Start without signatures."""
         self._known = KEYS.to_frame()  # by number, without nulls: "" and NO_TEXT instead
 
     def of(self, events: pl.DataFrame) -> pl.Series:

@@ -138,7 +138,7 @@ def _device_work(windows: Sequence[_Window]) -> InMemoryWork:
 
 
 def _host_of(windows: Sequence[_Window], spans: Spans) -> dict[int, ThreadEvents]:
-    """What the threads did in all windows; a table that only some have was empty in the others."""
+    """Events of the threads in all windows; a table that only some have was empty in the others."""
     found: dict[int, list[tuple[int, ThreadEvents]]] = {}
     for each in windows:
         if each.trace.host_of is None:

@@ -31,7 +31,7 @@ AFFINITIES = ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB")
 """Substrings of a declared type by which SQLite finds a column's affinity, in its order."""
 
 KEEP_INTEGERS = ("INT", "BLOB", "")
-"""Those of AFFINITIES ("": none of them) whose columns return an integer as an integer."""
+"""Affinities ("": none) whose columns return an integer as an integer."""
 
 
 class Unusual(Exception):

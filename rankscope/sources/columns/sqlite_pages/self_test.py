@@ -35,7 +35,7 @@ LAYOUT = TableLayout(
 
 
 def failure(decode: Decode) -> str | None:
-    """What is wrong with the compiled function, None if it read all as `sqlite3` does."""
+    """The fault of the compiled function; None if it reads everything as `sqlite3` does."""
     try:
         with tempfile.TemporaryDirectory(prefix="rankscope-") as folder:
             path = Path(folder) / "golden.sqlite"
