@@ -154,12 +154,6 @@ def test_background_work_belongs_to_no_phase(forged: Scenes) -> None:
     assert any(start < border < end for start, end in loader for border in borders[:-1])
 
 
-def test_iterations_without_reduction_have_no_time_to_it(forged: Scenes) -> None:
-    for row in forged["no_sync"][0].iterations:
-        if row["clock"] == "gpu":
-            assert (row["time_to_all_reduce_ns"] is None) == (row["iteration"] % 4 != 3)
-
-
 def test_only_gradients_count_as_reductions(forged: Scenes) -> None:
     for row in forged["loss_all_reduce"][0].iterations:
         if row["clock"] == "gpu":

@@ -46,12 +46,6 @@ def test_of_a_whole_capture_the_reductions_of_all_steps_count(tmp_path: Path) ->
     assert 0.8 * means["work"] < means["time_to_all_reduce"] < means["work"]
 
 
-def test_rows_add_up(sample: Stored) -> None:
-    iterations = sample.run.iterations()
-    assert iterations.height == 4 * 30
-    assert_adds_up(iterations)
-
-
 def test_picks_open_with_the_reports_beside_the_exports(sample: Stored) -> None:
     picks = sample.run.pick_reports()
     assert [pick.label for pick in picks.picks] == ["min", "median", "max", "slow"]

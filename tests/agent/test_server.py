@@ -172,8 +172,3 @@ def test_without_the_package_one_line_says_how_to_install_it(
     refused = cli("mcp", tmp_path)
     assert len(refused.err.splitlines()) == 2
     refused.refused(5, "needs the package mcp", "pip install 'rankscope[mcp]'")
-
-
-def test_what_is_no_folder_is_refused(cli: Callable[..., Result], tmp_path: Path) -> None:
-    cli("mcp", tmp_path / "absent", "--quiet").refused(2, "absent", "is not a folder")
-    cli("mcp").refused(2)

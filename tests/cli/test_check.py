@@ -199,14 +199,6 @@ def test_hostile_names_are_shown_plainly(cli: Cli, reports: list[Path], name: st
         assert len(result.out) < 20_000, "no wall of text"
 
 
-def test_files_of_any_name(cli: Cli, tmp_path: Path) -> None:
-    for name in ("\x1b[31mr_rank_0.sqlite", "r [bold] rank_1.sqlite"):
-        copied([SAMPLE / "report_rank_0.sqlite"], tmp_path / "r", [name])
-    result = cli("check", tmp_path / "r")
-    harmless(result)
-    assert "[bold]" in result.out
-
-
 @pytest.mark.slow
 def test_no_environment_is_told(cli: Cli, reports: list[Path]) -> None:
     secret = "hunter2-s3cr3t"

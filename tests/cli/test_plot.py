@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-import rankscope
 from rankscope.output.plots import KINDS
 from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow
 
@@ -96,15 +95,6 @@ def test_some_ranks_only(cli: Cli, sample: Stored, kind: str) -> None:
 
 def test_no_database(cli: Cli) -> None:
     cli("plot", "heatmap").refused(4, "rankscope.duckdb")
-
-
-@pytest.mark.slow
-def test_reports_that_are_gone(cli: Cli, tmp_path: Path) -> None:
-    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
-    rankscope.ingest(reports, "gone.duckdb")
-    reports[2].unlink()
-    cli("plot", "timeline", "--db", "gone.duckdb").refused(3, reports[2].name, "ingest")
-    assert cli("plot", "heatmap", "--db", "gone.duckdb").code == 0
 
 
 @pytest.mark.slow

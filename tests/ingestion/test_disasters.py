@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -163,33 +162,6 @@ def test_what_a_killed_rebuild_leaves_goes_with_the_next_ingest(
     assert answers(db) == answers(stored("plain").db)
     assert rankscope_cli(*words).code == 0
     assert [*tmp_path.iterdir()] == [db]
-
-
-def test_a_report_that_is_written_while_it_is_read(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
-    reports = copied(forged("plain").reports, tmp_path / "reports")
-    stop = threading.Event()
-
-    def write() -> None:
-        while not stop.wait(0.01):
-            os.utime(reports[1])
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        result = rankscope_cli("ingest", tmp_path / "reports", "--db", tmp_path / "run.duckdb")
-        skipping = rankscope_cli(
-            "ingest", tmp_path / "reports", "--db", tmp_path / "run.duckdb", "--on-error", "skip"
-        )
-    finally:
-        stop.set()
-        writer.join()
-    result.refused(3, reports[1].name, "changed while it was read")
-    assert skipping.code == 0
-    assert rankscope_cli("ingest", tmp_path / "reports", "--db", tmp_path / "run.duckdb").code == 0
-    ranks = rankscope.open_run(tmp_path / "run.duckdb").sql("select rank from ranks")["rank"]
-    assert sorted(ranks) == [0, 1, 2, 3]
 
 
 def test_clocks_that_go_back(

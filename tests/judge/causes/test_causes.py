@@ -337,13 +337,6 @@ def test_causes_where_collectives_contend_on_every_rank(
 
 
 @pytest.mark.slow
-def test_a_slow_device_among_batches_of_random_length(tmp_path: Path) -> None:
-    slow = Plant("persistent", "device", (3,), factor=1.3)
-    job = replace(scene("sequence_lengths"), plants=(slow,))
-    assert kinds_on(job, 3, tmp_path) == {"device_slower"}
-
-
-@pytest.mark.slow
 def test_who_alone_suffers_from_collectives_is_slow_at_the_same_overlap(tmp_path: Path) -> None:
     assert kinds_on(scene("contention", only=2), 2, tmp_path) == {"device_slower"}
 

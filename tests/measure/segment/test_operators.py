@@ -85,16 +85,3 @@ def test_real_operators_find_the_phases_that_ranges_name(tmp_path: Path) -> None
     assert (verdict.ranks, verdict.period) == ((1,), 7)
     [slow] = derived.iterations().filter(iteration=20, rank=2)["backward_ns"]
     assert slow > 50 * MS
-
-
-@pytest.mark.parametrize("details", ["seq = 3", "op_id = 5", "seq = 3, op_id = 5, sizes = [[2]]"])
-def test_names_lose_what_makes_each_call_unique(tmp_path: Path, details: str) -> None:
-    from tests.forge import forge, scene
-
-    forge(scene("plain", ranks=1, iterations=3), tmp_path)
-    [report] = tmp_path.glob("*.sqlite")
-    name = "autograd::engine::evaluate_function: MmBackward0"
-    edit(report, "update NVTX_EVENTS set text = ? where text = 'load'", f"{name}, {details}")
-    from rankscope.sources.nsys import exports
-
-    assert exports.read(report).ranges.whole.filter(name=name).height == 3

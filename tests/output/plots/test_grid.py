@@ -9,14 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.errors import UsageError
 from rankscope.output.excess_scale import ExcessScale, scale_of
 from rankscope.output.plots.grid import (
     MOST_COLUMNS,
     MOST_ROWS,
     arrange,
     excesses,
-    metric_of,
     worst_cells,
 )
 from tests.support import MS, Stored
@@ -138,11 +136,3 @@ def test_excess_is_over_the_median_of_the_role(stored: Callable[..., Stored]) ->
         middle = part["value"].sort()[(part.height - 1) // 2]
         assert (part["excess"] == part["value"] - middle).all()
     assert frame["iteration"].unique().sort().to_list() == [*analysis.selection.numbers]
-
-
-@pytest.mark.slow
-def test_a_metric_that_nobody_has_is_refused(stored: Callable[..., Stored]) -> None:
-    analysis = stored("host_only", 8).analysis()
-    assert metric_of(analysis, None) == "work"
-    with pytest.raises(UsageError, match="--metric compute: unknown on every rank"):
-        metric_of(analysis, "compute")
