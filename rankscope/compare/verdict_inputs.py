@@ -99,7 +99,7 @@ def _story_of_the_run(
     rows = rows.filter(~pl.col("iteration").is_in(comparison.selection.settling))
     excess = excess_of(_in_one_role(rows, comparison), metric)
     tables = tables_of(comparison.tables)
-    return story_of(excess, _hosts_of(comparison), kernels=lambda: same_work(tables, excess))
+    return story_of(excess, kernels=lambda: same_work(tables, excess))
 
 
 def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:

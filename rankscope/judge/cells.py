@@ -22,20 +22,19 @@ def event_of(noise: float) -> float:
 
 
 def noise_of(share: Floats, roles: Index) -> float:
-    """How far a rank usually wanders around its own median, by the upper end of its standard error.
+    """How far a rank usually wanders around its own median.
 
     From the differences of ranks of a role that are about equally slow, which contain the noise of
     two ranks: no rank is the median then, whose excess is 0. A quarter of the pairs wander less:
     slow and noisy ranks do not count while they are few.
-    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992); its standard
-    error is 1.17 of the deviation over the root of their number. Of fewer than FEW iterations it is
-    how far these ranks lie from each other.
+    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992). Of fewer than
+    FEW iterations it is how far these ranks lie from each other.
 
     Args:
         share: rank by iteration, as shares of the iteration.
         roles: of the ranks.
     """
-    spread, values = [], 0
+    spread = []
     for role in np.unique(roles):
         some = share[roles == role]
         some = some[np.argsort(np.nan_to_num(some).mean(axis=1), kind="stable")]
@@ -45,14 +44,9 @@ def noise_of(share: Floats, roles: Index) -> float:
             if len(known) >= FEW:
                 off = np.median(np.abs(known - np.median(known)))
                 spread.append(off * len(known) / (len(known) - 0.8))
-                values += len(known) - 1
             elif len(known):
                 spread.append(np.median(np.abs(known)))
-                values += len(known)
-    if not spread:
-        return 0.0
-    low = float(np.quantile(spread, 0.25))
-    return ROBUST / math.sqrt(2) * low * (1 + 1.17 / math.sqrt(values))
+    return ROBUST / math.sqrt(2) * float(np.quantile(spread, 0.25)) if spread else 0.0
 
 
 def amounts(excess: Excess, noise: float, where: Flags) -> Floats:

@@ -223,7 +223,7 @@ def _least_chance(inputs: VerdictInputs) -> float:
     """The smallest probability that a test of the run can give: one rank leads every time."""
     spans = inputs.spans
     units = inputs.story.count if spans is None else spans.shape[1]
-    return 2 * float(np.bincount(inputs.excess.roles).max()) ** (1 - units)
+    return float(np.bincount(inputs.excess.roles).max()) ** (1 - units)
 
 
 def _does_that(chance: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 
 def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[str, ...]:
@@ -17,13 +17,3 @@ def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[s
     if any(sum(hosts[rank] == name for rank in ranks) < 2 for name in names):
         return ()
     return tuple(sorted(str(name) for name in names))
-
-
-def ranks_by_host(ranks: Sequence[int], hosts: dict[int, str | None]) -> list[list[int]]:
-    """The places in `ranks` of the ranks of each host; a rank without a host belongs to none."""
-    places: dict[str, list[int]] = {}
-    for place, rank in enumerate(ranks):
-        host = hosts.get(rank)
-        if host is not None:
-            places.setdefault(host, []).append(place)
-    return list(places.values())

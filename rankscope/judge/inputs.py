@@ -10,11 +10,10 @@ import numpy as np
 import polars as pl
 
 from rankscope.judge import flags
-from rankscope.judge.cells import amounts
-from rankscope.judge.claims import Claim, claims_of
+from rankscope.judge.cells import amounts, places_of, where_of
 from rankscope.judge.excess import Excess, excess_of
 from rankscope.judge.same_work import same_work
-from rankscope.judge.story import Story, story_of
+from rankscope.judge.story import Slow, Story, claims_of, story_of
 from rankscope.model.kinds import Phase
 from rankscope.sources.recorders import Recorder
 from rankscope.util.robust import Floats
@@ -72,20 +71,22 @@ class VerdictInputs:
     def story(self) -> Story:
         """What is true of the whole run."""
         return self.whole or story_of(
-            self.excess, self.hosts, self.spans, lambda: same_work(self.tables, self.excess)
+            self.excess, self.spans, lambda: same_work(self.tables, self.excess)
         )
 
     @cached_property
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[Slow]:
         """Who is slow in the selected iterations, and when."""
-        return claims_of(self.excess, self.story, self.hosts)
+        return claims_of(self.excess, self.story)
 
-    def healed(self, claim: Claim) -> Floats:
+    def healed(self, claim: Slow) -> Floats:
         """What healing a claim takes out: rank by iteration by phase, ns."""
+        places = places_of(self.excess, claim.ranks)
+        where = where_of(self.excess, places, claim.pattern.iterations)
         if claim.for_same_work is None:
-            amount = amounts(self.excess, self.story.noise, claim.where)
+            amount = amounts(self.excess, self.story.noise, where)
             return self.excess.saved(amount, self.excess.by_phase)
-        amount = np.where(claim.where, self.excess.value * claim.for_same_work, 0.0)
+        amount = np.where(where, self.excess.value * claim.for_same_work, 0.0)
         computing = [phase != Phase.LOAD for phase in self.excess.phases]
         return self.excess.saved(amount, np.where(computing, self.excess.spent, 0.0))
 
@@ -104,7 +105,7 @@ class VerdictInputs:
         """The time of the selected iterations: the sum of the longest role's median iterations."""
         return self.excess.total_ns
 
-    def rows_of(self, claim: Claim) -> pl.DataFrame:
+    def rows_of(self, claim: Slow) -> pl.DataFrame:
         """The rows of `flags` of a claim: its ranks in the iterations in which they are slow.
 
         Their excess is what healing takes out where the claim is for the same work.

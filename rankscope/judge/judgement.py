@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 
 from rankscope.judge.causes.more_work import more_work
-from rankscope.judge.claims import Claim
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import HALF, LEAST_GAIN, MOST
+from rankscope.judge.story import Slow
 from rankscope.judge.transfers import SlowTransfers
 
 
@@ -33,7 +33,7 @@ class Component(Enum):
 class Straggler:
     """A claim with its price."""
 
-    claim: Claim
+    claim: Slow
     gain_ns: int
 
 
@@ -85,11 +85,9 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     """Price the claims and components of a run and choose what decides."""
     parts, total = prices.components, inputs.total_ns
     nothing = np.zeros_like(parts.everything)
-    # a fact that comes of more work says that input differs, not that a rank is given more
-    claims = [e for e in inputs.claims if e.chance is not None or not _mostly_given(inputs, e)]
-    together = reduce(np.maximum, map(inputs.healed, claims), nothing)
+    together = reduce(np.maximum, map(inputs.healed, inputs.claims), nothing)
     role = [] if parts.role is None else [parts.role]
-    played = chain([together], role, map(inputs.healed, claims))
+    played = chain([together], role, map(inputs.healed, inputs.claims))
     if parts.transfer is None:  # all together take little longer than one
         everything, named, *rest = prices.of(chain([parts.everything], played))
     else:
@@ -98,7 +96,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     gains = {Component.ROLE: rest.pop(0)} if role else {}
     if parts.transfer is not None:
         gains[Component.TRANSFER] = prices.of([nothing], parts.transfer)[0]
-    priced = [Straggler(claim, gain) for claim, gain in zip(claims, rest, strict=True)]
+    priced = [Straggler(claim, gain) for claim, gain in zip(inputs.claims, rest, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
     least = LEAST_GAIN * total
     if best is not None and not _is_a_detail(best, named, everything):
@@ -153,11 +151,6 @@ def _slows_transfers(inputs: VerdictInputs, slow: SlowTransfers | None, found: S
     return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
 
 
-def _mostly_given(inputs: VerdictInputs, claim: Claim) -> bool:
-    """Whether most of the ranks have more to do."""
-    return 2 * len(ranks_with_more_work(inputs, claim)) > len(claim.ranks)
-
-
 def _with_others(found: Judgement, priced: list[Straggler]) -> Judgement:
     """The judgement with all further claims, each with what it saves in addition, most first."""
     inputs, prices = found.inputs, found.prices
@@ -194,7 +187,7 @@ def holders(judged: Judgement) -> list[int]:
     return [int(rank) for rank in judged.inputs.excess.ranks[order[:enough]]]
 
 
-def ranks_with_more_work(inputs: VerdictInputs, claim: Claim) -> list[int]:
+def ranks_with_more_work(inputs: VerdictInputs, claim: Slow) -> list[int]:
     """Which of the ranks have more to do, by enough to explain most of their excess."""
     if claim.for_same_work is not None:
         return []

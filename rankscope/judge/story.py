@@ -18,7 +18,6 @@ from rankscope.judge.chance import (
     lasting,
 )
 from rankscope.judge.excess import Excess, Index
-from rankscope.judge.hosts import ranks_by_host
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.kinds import Phase, VerdictKind
@@ -69,7 +68,6 @@ class Story:
 
 def story_of(
     excess: Excess,
-    hosts: dict[int, str | None],
     spans: Floats | None = None,
     kernels: Callable[[], Excess | None] = lambda: None,
 ) -> Story:
@@ -77,7 +75,6 @@ def story_of(
 
     Args:
         excess: of all iterations.
-        hosts: rank → host.
         spans: of few iterations, what each rank needs between collectives: rank by span, ns. Ranks
             are then exchanged within a span in place of an iteration.
         kernels: gives the excess of kernels for the same work; asked if the ranks differ by much,
@@ -94,12 +91,24 @@ def story_of(
     slowest = np.nan_to_num(excess.total).max(axis=0, initial=0.0)
     if not found and slowest.sum() >= MUCH * excess.total_ns:
         found += _slow_for_same_work(excess, kernels())
-    found += facts_of(excess, noise, found, hosts)
-    if lead is not None and any({*lead.ranks} <= {*each.ranks} for each in found):
-        lead = None  # it is described already
+    found += facts_of(excess, noise, found)
     slow = any(each.chance is not None for each in found)
     fast = None if slow else _fast(excess, noise, spans)
     return Story(noise, tuple(found), lead, len(excess.numbers), fast, loaders_bind)
+
+
+def claims_of(excess: Excess, story: Story) -> list[Slow]:
+    """Who is slow in some iterations by the story of the run, then who has further events in them.
+
+    Args:
+        excess: of these iterations.
+        story: of the whole run.
+    """
+    numbers = excess.numbers.tolist()
+    parts = (replace(each, pattern=each.pattern.within(numbers)) for each in story.slow)
+    known = [each for each in parts if each.pattern.iterations]
+    told = excess.without(Phase.LOAD) if story.loaders_bind else excess
+    return known + facts_of(told, story.noise, known)
 
 
 def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:
@@ -192,7 +201,7 @@ def _not_described(excess: Excess, known: Sequence[Slow]) -> Floats:
 def _slowest(
     excess: Excess, share: Floats, left: Floats, noise: float, spans: Floats | None
 ) -> Slow | None:
-    """The smallest set of ranks that holds most of what slow ranks cost, and how likely it is.
+    """The set of ranks that costs most, and how likely it is.
 
     Args:
         excess: of all ranks.
@@ -201,39 +210,24 @@ def _slowest(
         noise: as in `Story`.
         spans: excess of each rank between collectives, where these are exchanged.
     """
-    limit = NOISE * noise
-    largest = np.where(share > limit, share, 0.0)
-    usual = float(np.median(largest.max(axis=0)))
-    # a trait is made of many cells: a single one counts at most a few times what is usual
-    often = np.minimum(largest, NOISE * max(usual, limit))
-    level = np.clip(share, -limit, limit)
-    tried: list[_Set] = []
-    steady = np.clip(share, -limit, NOISE * limit)  # of a level, events are no part
-    for cells, seen, is_level in ((often, largest, False), (level, steady, True)):
-        sums = cells.sum(axis=1)
-        order = np.argsort(-sums, kind="stable")
-        sizes = [size for size in _knees(sums[order], _most(excess.roles))]
-        if not sizes:
-            continue
-        if spans is None:
-            chances = _chances(cells, excess.roles, order, sizes)
-        else:
-            chances = _chance_of_spans(spans, excess.roles, order, sizes)
-        chance = np.minimum(2 * chances, 1.0)
-        for size, probability in zip(sizes, chance.tolist(), strict=True):
-            members = order[:size]
-            found = _set_of(excess, seen, noise, left, is_level, members, probability)
-            if found is not None:
-                tried.append(found)
-    tried = [each for each in tried if each.share >= LEAST_GAIN]
-    sure = [each for each in tried if each.chance <= ALPHA]
-    if sure:
-        most = max(each.gain_ns for each in sure)
-        enough = [each for each in sure if each.gain_ns >= MOST * most]
-        best = min(enough, key=lambda each: (len(each.members), each.chance))
-    elif tried:
-        best = max(tried, key=lambda each: each.gain_ns * (1 - each.chance))
+    cells = np.clip(share, -NOISE * noise, NOISE * noise)  # of a trait, single events are no part
+    sums = cells.sum(axis=1)
+    order = np.argsort(-sums, kind="stable")
+    sizes = [*_knees(sums[order], _most(excess.roles))]
+    if not sizes:
+        return None
+    if spans is None:
+        chances = _chances(cells, excess.roles, order, sizes)
     else:
+        chances = _chance_of_spans(spans, excess.roles, order, sizes)
+    sets = (
+        _set_of(excess, share, noise, left, order[:size], chance)
+        for size, chance in zip(sizes, chances.tolist(), strict=True)
+    )
+    tried = [each for each in sets if each is not None]
+    sure = [each for each in tried if each.chance <= ALPHA]
+    best = max(sure or tried, key=lambda each: each.gain_ns * (1 - each.chance), default=None)
+    if best is None:
         return None
     return Slow(tuple(sorted(excess.ranks[best.members].tolist())), best.pattern, best.chance)
 
@@ -246,46 +240,38 @@ class _Set:
     pattern: Pattern
     chance: float
     gain_ns: float
-    share: float  # of the time in which they are slow
 
 
 def _set_of(
-    excess: Excess,
-    seen: Floats,
-    noise: float,
-    left: Floats,
-    is_level: bool,
-    members: Index,
-    chance: float,
+    excess: Excess, share: Floats, noise: float, left: Floats, members: Index, chance: float
 ) -> _Set | None:
-    """The set of some ranks; None where they are not alike: slow by as much, at the same times,
-    and by more than ranks differ by nature.
+    """Those of some ranks that are slow by at least half as much as the slowest, as a set.
+
+    None where they are slow by less than ranks differ by nature, or healing them saves nothing.
 
     Args:
         excess: of all ranks.
-        seen: what tells when they are slow, rank by iteration, as shares.
+        share: as in `_slowest`.
         noise: as in `Story`.
         left: excess without that of ranks that are known to be slow, ns.
-        is_level: whether a level was tested: it lasts, and events are no part of it.
         members: their places.
         chance: of the set.
     """
-    if not _is_minority(members, excess.roles):
-        return None
-    share = np.nan_to_num(excess.share)
-    pattern = pattern_of(seen[members].mean(axis=0), NOISE * noise, excess.numbers)
-    numbers = tuple(excess.numbers.tolist())
-    if is_level and pattern.kind is not VerdictKind.PERIODIC and not pattern.lasting:
-        pattern = Pattern(VerdictKind.PERSISTENT, numbers, always=True)
+    pattern = pattern_of(share[members].mean(axis=0), NOISE * noise, excess.numbers)
+    if pattern.kind is not VerdictKind.PERIODIC and not pattern.lasting:
+        pattern = Pattern(VerdictKind.PERSISTENT, tuple(excess.numbers.tolist()), always=True)
     here = np.isin(excess.numbers, pattern.iterations)
-    each = np.median(share[np.ix_(members, here)], axis=1)
-    if each.min() < max(HALF * each.max(), BY_NATURE):
+    then = np.median(share[np.ix_(members, here)], axis=1)
+    if then.max() < BY_NATURE:
         return None
-    around = np.inf if is_level else noise
-    after = left - amounts(excess, around, where_of(excess, members, pattern.iterations))
-    time = float(np.nansum(excess.lengths[here]))
+    alike = then >= max(HALF * then.max(), BY_NATURE)
+    if not alike.all():
+        return _set_of(excess, share, noise, left, members[alike], chance)
+    after = left - amounts(excess, np.inf, where_of(excess, members, pattern.iterations))
     gain = float((left.max(axis=0) - np.maximum(after.max(axis=0), 0.0))[here].sum())
-    return _Set(members, pattern, chance, gain, gain / time if time > 0 else 0.0)
+    if gain < LEAST_GAIN * float(np.nansum(excess.lengths[here])):
+        return None
+    return _Set(members, pattern, chance, gain)
 
 
 def _chances(cells: Floats, roles: Index, order: Index, sizes: list[int]) -> Floats:
@@ -316,11 +302,6 @@ def _most(roles: Index) -> int:
     return max(int(sum(np.bincount(roles) // 2)), 1)
 
 
-def _is_minority(members: Index, roles: Index) -> bool:
-    counts, whole = np.bincount(roles[members], minlength=roles.max() + 1), np.bincount(roles)
-    return bool((2 * counts <= whole).all())
-
-
 def _knees(sums: Floats, most: int) -> Iterator[int]:
     """Sizes of sets after which the next rank costs clearly less, ascending.
 
@@ -334,16 +315,13 @@ def _knees(sums: Floats, most: int) -> Iterator[int]:
     yield from sorted((sizes[largest] + 1).tolist())
 
 
-def facts_of(
-    excess: Excess, noise: float, known: Sequence[Slow], hosts: dict[int, str | None]
-) -> list[Slow]:
+def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
     """The few ranks or sets of ranks whose events lie apart from all that others do.
 
     Args:
         excess: of some iterations.
         noise: as in `Story`, of the whole run.
         known: what is described already.
-        hosts: rank → host.
     """
     share = _not_described(excess, known)
     found: list[Slow] = []
@@ -354,7 +332,7 @@ def facts_of(
         events = np.where(share > event_of(noise), share, 0.0)
         if not events.any():
             break
-        groups = [[place] for place in range(len(share))] + _together(events, excess, hosts)
+        groups = [[place] for place in range(len(share))] + _together(events)
         worth = _worth(groups, events, share, excess)
         best = int(worth.sum(axis=1).argmax())
         members = np.asarray(groups[best])
@@ -376,18 +354,10 @@ def facts_of(
     return found[:apart]
 
 
-def _together(events: Floats, excess: Excess, hosts: dict[int, str | None]) -> list[list[int]]:
-    """Sets of ranks with events in the same iteration: all of them, or those of a whole host."""
-    found: dict[tuple[int, ...], None] = {}
-    on_hosts = [each for each in ranks_by_host(excess.ranks.tolist(), hosts) if len(each) > 1]
-    for column in (events > 0).T:
-        places = tuple(np.flatnonzero(column).tolist())
-        if 1 < len(places) <= len(events) // 2:
-            found[places] = None
-    for host in on_hosts if len(on_hosts) > 1 else ():
-        if ((events[host] > 0).mean(axis=0) >= MOST).any():
-            found[tuple(host)] = None  # a host that stalls is one reason, not many
-    return [[*places] for places in found]
+def _together(events: Floats) -> list[list[int]]:
+    """Sets of ranks with events in the same iteration, of at most half of the ranks."""
+    columns = {tuple(np.flatnonzero(column).tolist()) for column in (events > 0).T}
+    return [[*each] for each in sorted(columns) if 1 < len(each) <= len(events) // 2]
 
 
 def _worth(groups: list[list[int]], events: Floats, share: Floats, excess: Excess) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.judge.causes import registry
+from rankscope.judge.hosts import whole_hosts
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, ranks_with_more_work
 from rankscope.judge.levels import FEW, HALF, SHUFFLES
@@ -52,7 +53,7 @@ def named(judged: Judgement) -> Verdict | None:
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else found.claim.ranks,
-        hosts=() if by_design else found.claim.hosts,
+        hosts=() if by_design else whole_hosts(found.claim.ranks, inputs.hosts),
         more_work_ranks=tuple(judged.more_work_ranks),
         cause=cause,
         cause_share=share,
@@ -133,7 +134,7 @@ def others(judged: Judgement) -> tuple[Also, ...]:
         also = Also(
             kind=VerdictKind.STRUCTURAL if given else pattern.kind,
             ranks=each.claim.ranks,
-            hosts=each.claim.hosts,
+            hosts=whole_hosts(each.claim.ranks, inputs.hosts),
             iterations=pattern.iterations,
             cause=cause,
             excess_ns=excess_ns,

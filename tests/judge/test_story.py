@@ -36,9 +36,8 @@ def excess(late: Floats, length_ms: float = 100.0, phase: str = "backward") -> E
     return excess_of(wide, "work")
 
 
-def story(late: Floats, per_host: int = 4, phase: str = "backward") -> Story:
-    hosts = {rank: f"node{rank // per_host}" for rank in range(len(late))}
-    return story_of(excess(late, phase=phase), hosts)
+def story(late: Floats, phase: str = "backward") -> Story:
+    return story_of(excess(late, phase=phase))
 
 
 def noise(ranks: int, count: int, ms: float = 0.3, seed: int = 0) -> Floats:
@@ -176,8 +175,8 @@ def test_the_order_of_ranks_and_the_numbers_of_iterations_change_nothing(
     late = noise(8, 24, 0.5, seed)
     late[slow, ::3] += 15.0
     order = np.random.default_rng(seed).permutation(8)
-    moved = story(late[order], per_host=8)
-    (found,) = story(late, per_host=8).slow
+    moved = story(late[order])
+    (found,) = story(late).slow
     (again,) = moved.slow
     assert [int(order[rank]) for rank in again.ranks] == [*found.ranks] == [slow]
     assert again.pattern == found.pattern
@@ -201,8 +200,7 @@ def test_within_one_step_the_collectives_are_exchanged() -> None:
     late[[2, 5]] = draw.random((2, 84)) < 0.5
     spans += late * 0.4 * MS
     totals = spans.sum(axis=1)[:, None] / MS
-    hosts: dict[int, str | None] = dict.fromkeys(range(8))
-    found = story_of(excess(totals - totals.min(), 150.0), hosts, spans)
+    found = story_of(excess(totals - totals.min(), 150.0), spans)
     assert ranks_of(found)[0] == (2, 5)
     assert found.slow[0].chance is not None
 
