@@ -11,7 +11,6 @@ from rankscope.compare.reuse import known_story
 from rankscope.judge.causes.registry import tables_of
 from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import RunSummary, VerdictInputs
-from rankscope.judge.same_work import same_work
 from rankscope.judge.story import Story, story_of
 from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
@@ -97,9 +96,7 @@ def _story_of_the_run(
         return known
     rows = comparison.rows(all_iterations=True).select(JUDGED)
     rows = rows.filter(~pl.col("iteration").is_in(comparison.selection.settling))
-    excess = excess_of(_in_one_role(rows, comparison), metric)
-    tables = tables_of(comparison.tables)
-    return story_of(excess, kernels=lambda: same_work(tables, excess))
+    return story_of(excess_of(_in_one_role(rows, comparison), metric))
 
 
 def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:

@@ -38,12 +38,6 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
     exact = cells.size * SHUFFLES <= MOST_SHUFFLED
     mean, spread = _moments(cells, roles)
     groups = [np.flatnonzero(roles == role) for role in np.unique(roles)]
-    where = np.nonzero(cells)
-    values, ranks = cells[where], np.argsort(roles, kind="stable")
-    many = np.bincount(roles)
-    starts, sizes_of = (np.cumsum(many) - many)[roles[where[0]]], many[roles[where[0]]]
-    # few values: each is put anywhere in its role; two of an iteration seldom meet
-    sparse = len(values) * SHUFFLES <= MOST_SHUFFLED
     shuffled = np.empty((SHUFFLES, len(sizes)))
     for each in range(SHUFFLES):
         if exact:
@@ -51,10 +45,6 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
             for some in groups:
                 order = draw.random((len(some), cells.shape[1])).argsort(axis=0)
                 sums[some] = np.take_along_axis(cells[some], order, axis=0).sum(axis=1)
-        elif sparse:
-            places = (draw.random(len(values)) * sizes_of).astype(np.int64)
-            at = ranks[starts + places]
-            sums = np.bincount(at, weights=values, minlength=len(cells)).astype(np.float64)
         else:
             sums = mean + spread * draw.standard_normal(len(cells))
         shuffled[each] = _largest(sums, sizes)

@@ -201,7 +201,6 @@ def undecided(judged: Judgement) -> Verdict | None:
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
     bound = "at most " if judged.prices.is_bound else ""
-    alone = "may explain it" if lead is None else _does_that(chance)
     more = f"about {settles} iterations would settle it" if settles else "capture more iterations"
     return Verdict(
         kind=VerdictKind.INCONCLUSIVE,
@@ -214,7 +213,7 @@ def undecided(judged: Judgement) -> Verdict | None:
         f"{percent(cost / total)} of the time over "
         f"{counted(count, 'iteration')}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
         f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
-        f"{percent(gain / total)} of the time, but chance alone {alone}.",
+        f"{percent(gain / total)} of the time, but chance alone {_does_that(chance)}.",
         next=f"capture more iterations: {more}" if settles else more,
     )
 

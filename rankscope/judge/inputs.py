@@ -6,15 +6,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 
 from rankscope.judge import flags
 from rankscope.judge.cells import amounts, places_of, where_of
 from rankscope.judge.excess import Excess, excess_of
-from rankscope.judge.same_work import same_work
 from rankscope.judge.story import Slow, Story, claims_of, story_of
-from rankscope.model.kinds import Phase
 from rankscope.sources.recorders import Recorder
 from rankscope.util.robust import Floats
 
@@ -70,9 +67,7 @@ class VerdictInputs:
     @cached_property
     def story(self) -> Story:
         """What is true of the whole run."""
-        return self.whole or story_of(
-            self.excess, self.spans, lambda: same_work(self.tables, self.excess)
-        )
+        return self.whole or story_of(self.excess, self.spans)
 
     @cached_property
     def claims(self) -> list[Slow]:
@@ -83,12 +78,9 @@ class VerdictInputs:
         """What healing a claim takes out: rank by iteration by phase, ns."""
         places = places_of(self.excess, claim.ranks)
         where = where_of(self.excess, places, claim.pattern.iterations)
-        if claim.for_same_work is None:
-            amount = amounts(self.excess, self.story.noise, where)
-            return self.excess.saved(amount, self.excess.by_phase)
-        amount = np.where(where, self.excess.value * claim.for_same_work, 0.0)
-        computing = [phase != Phase.LOAD for phase in self.excess.phases]
-        return self.excess.saved(amount, np.where(computing, self.excess.spent, 0.0))
+        return self.excess.saved(
+            amounts(self.excess, self.story.noise, where), self.excess.by_phase
+        )
 
     @cached_property
     def flags(self) -> pl.DataFrame:
@@ -106,20 +98,8 @@ class VerdictInputs:
         return self.excess.total_ns
 
     def rows_of(self, claim: Slow) -> pl.DataFrame:
-        """The rows of `flags` of a claim: its ranks in the iterations in which they are slow.
-
-        Their excess is what healing takes out where the claim is for the same work.
-        """
+        """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
         wanted = pl.DataFrame({"rank": claim.ranks}).join(
             pl.DataFrame({"iteration": claim.pattern.iterations}), how="cross"
         )
-        rows = self.flags.join(wanted, on=["rank", "iteration"], how="semi")
-        if claim.for_same_work is None:
-            return rows
-        ranks = np.searchsorted(self.excess.ranks, rows["rank"].to_numpy())
-        healed = self.healed(claim)[ranks, np.searchsorted(self.excess.numbers, rows["iteration"])]
-        by_phase = {
-            f"{phase}_excess": healed[:, place].round().astype(np.int64)
-            for place, phase in enumerate(self.excess.phases)
-        }
-        return rows.with_columns(excess_ns=healed.sum(axis=1).round().astype(np.int64), **by_phase)
+        return self.flags.join(wanted, on=["rank", "iteration"], how="semi")

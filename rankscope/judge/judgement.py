@@ -189,8 +189,6 @@ def holders(judged: Judgement) -> list[int]:
 
 def ranks_with_more_work(inputs: VerdictInputs, claim: Slow) -> list[int]:
     """Which of the ranks have more to do, by enough to explain most of their excess."""
-    if claim.for_same_work is not None:
-        return []
     numbers = claim.pattern.iterations
     work = more_work(inputs.tables, inputs.role_of, numbers)
     mean = inputs.healed(claim)[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)

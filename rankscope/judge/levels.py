@@ -44,5 +44,5 @@ SHUFFLES = 999
 """Shuffles of a job: a probability of 0.005 is then estimated within a half."""
 
 MOST_SHUFFLED = 20_000_000
-"""Most cells that are shuffled. Of a larger table only the cells that are not 0 are moved. If these
-are too many as well, the sums are drawn from a normal distribution, because they add many cells."""
+"""Most cells that are shuffled. Of a larger table the sums are drawn from a normal distribution,
+because they add many cells."""

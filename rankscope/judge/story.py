@@ -5,7 +5,7 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from rankscope.judge.chance import (
     lasting,
 )
 from rankscope.judge.excess import Excess, Index
-from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
+from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.util.robust import Floats, lower_medians
@@ -30,14 +30,11 @@ class Slow:
 
     `chance`: the probability that a run without slow ranks looks like this. None of facts: that
     something happened needs no test, but it says nothing of other iterations.
-    `for_same_work`: the share of their work that slower kernels cost, where that is all that is
-    known of them: their work differs at random, as that of the others does. Else None.
     """
 
     ranks: tuple[int, ...]
     pattern: Pattern
     chance: float | None
-    for_same_work: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +63,13 @@ class Story:
         return event_of(self.noise)
 
 
-def story_of(
-    excess: Excess,
-    spans: Floats | None = None,
-    kernels: Callable[[], Excess | None] = lambda: None,
-) -> Story:
+def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     """The story of a run.
 
     Args:
         excess: of all iterations.
         spans: of few iterations, what each rank needs between collectives: rank by span, ns. Ranks
             are then exchanged within a span in place of an iteration.
-        kernels: gives the excess of kernels for the same work; asked if the ranks differ by much,
-            and none is slow beyond chance.
     """
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
@@ -88,9 +79,6 @@ def story_of(
     if loaders_bind:
         excess = excess.without(Phase.LOAD)
         found, lead = _traits(excess, noise, None)
-    slowest = np.nan_to_num(excess.total).max(axis=0, initial=0.0)
-    if not found and slowest.sum() >= MUCH * excess.total_ns:
-        found += _slow_for_same_work(excess, kernels())
     found += facts_of(excess, noise, found)
     slow = any(each.chance is not None for each in found)
     fast = None if slow else _fast(excess, noise, spans)
@@ -137,10 +125,8 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
     if Phase.LOAD not in excess.phases:
         return False
     place = excess.phases.index(Phase.LOAD)
-    members, here = (
-        places_of(excess, trait.ranks),
-        np.isin(excess.numbers, trait.pattern.iterations),
-    )
+    members = places_of(excess, trait.ranks)
+    here = np.isin(excess.numbers, trait.pattern.iterations)
     spent = np.nan_to_num(excess.spent[:, :, place])
     own = float(np.median(np.nan_to_num(excess.by_phase[members][:, here, place])))
     whole = float(np.median(np.nan_to_num(excess.total[members][:, here])))
@@ -148,29 +134,6 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
         return False
     others = lower_medians(np.delete(spent, members, 0), 0)[0]
     return bool(np.median(others[~here]) - np.median(others[here]) >= HALF * own)
-
-
-def _slow_for_same_work(excess: Excess, kernels: Excess | None) -> list[Slow]:
-    """The ranks whose kernels always take longer than the same work takes others."""
-    if kernels is None:
-        return []
-    share = np.nan_to_num(kernels.share)
-    noise = noise_of(share, kernels.roles)
-    found = _slowest(kernels, share, np.nan_to_num(kernels.total), noise, None)
-    if found is None or found.chance is None or found.chance > ALPHA:
-        return []
-    pattern = found.pattern
-    if not pattern.always and pattern.since is None:
-        return []  # of a sample of iterations, nothing else is known
-    first = excess.numbers[0] if pattern.since is None else pattern.since
-    numbers = tuple(excess.numbers[excess.numbers >= first].tolist())
-    here = np.isin(kernels.numbers, numbers)
-    members = places_of(kernels, found.ranks)
-    costs = np.nansum(kernels.total[np.ix_(members, here)]) / np.nansum(
-        kernels.value[np.ix_(members, here)]
-    )
-    pattern = replace(pattern, iterations=numbers)
-    return [replace(found, pattern=pattern, for_same_work=float(costs))]
 
 
 def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
@@ -190,11 +153,7 @@ def _not_described(excess: Excess, known: Sequence[Slow]) -> Floats:
     """Excess as shares, 0 where it is described already."""
     share = np.nan_to_num(excess.share)
     for each in known:
-        where = where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)
-        if each.for_same_work is None:
-            share[where] = 0.0
-        else:
-            share[where] -= each.for_same_work * (excess.value / excess.unit)[where]
+        share[where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)] = 0.0
     return share
 
 
@@ -210,7 +169,8 @@ def _slowest(
         noise: as in `Story`.
         spans: excess of each rank between collectives, where these are exchanged.
     """
-    cells = np.clip(share, -NOISE * noise, NOISE * noise)  # of a trait, single events are no part
+    limit = max(NOISE * noise, BY_NATURE)
+    cells = np.clip(share, -limit, limit)  # of a trait, single events are no part
     sums = cells.sum(axis=1)
     order = np.argsort(-sums, kind="stable")
     sizes = [*_knees(sums[order], _most(excess.roles))]
@@ -225,29 +185,17 @@ def _slowest(
         for size, chance in zip(sizes, chances.tolist(), strict=True)
     )
     tried = [each for each in sets if each is not None]
-    sure = [each for each in tried if each.chance <= ALPHA]
-    best = max(sure or tried, key=lambda each: each.gain_ns * (1 - each.chance), default=None)
-    if best is None:
-        return None
-    return Slow(tuple(sorted(excess.ranks[best.members].tolist())), best.pattern, best.chance)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Set:
-    """Ranks that may be slow together."""
-
-    members: Index
-    pattern: Pattern
-    chance: float
-    gain_ns: float
+    sure = [each for each in tried if (each[0].chance or 0.0) <= ALPHA]
+    return max(sure or tried, key=lambda each: each[1], default=(None, 0.0))[0]
 
 
 def _set_of(
     excess: Excess, share: Floats, noise: float, left: Floats, members: Index, chance: float
-) -> _Set | None:
+) -> tuple[Slow, float] | None:
     """Those of some ranks that are slow by at least half as much as the slowest, as a set.
 
-    None where they are slow by less than ranks differ by nature, or healing them saves nothing.
+    With it the time that healing them saves, times the probability that it is no chance, ns. None
+    where they are slow by less than ranks differ by nature, or that time is nothing.
 
     Args:
         excess: of all ranks.
@@ -271,7 +219,8 @@ def _set_of(
     gain = float((left.max(axis=0) - np.maximum(after.max(axis=0), 0.0))[here].sum())
     if gain < LEAST_GAIN * float(np.nansum(excess.lengths[here])):
         return None
-    return _Set(members, pattern, chance, gain)
+    ranks = tuple(sorted(excess.ranks[members].tolist()))
+    return Slow(ranks, pattern, chance), gain * (1 - chance)
 
 
 def _chances(cells: Floats, roles: Index, order: Index, sizes: list[int]) -> Floats:

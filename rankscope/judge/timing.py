@@ -136,8 +136,6 @@ def _spells(amount: Floats, usual: float, normal: Flags) -> list[tuple[int, int]
         first, after = (place + low for place in _heaviest(value[low:high]))
         if after - first < least:
             continue
-        first = 0 if first < FEW and not normal[:first].any() else first
-        after = count if count - after < FEW and not normal[after:].any() else after
         if normal[first:after].mean() > 1 - MOST:
             continue
         found.append((first, after))

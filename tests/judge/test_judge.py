@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -208,7 +207,7 @@ def test_a_role_explains_no_event_and_no_change() -> None:
     assert judge(replace(inputs(), run=alone)).kind is VerdictKind.BALANCED
 
 
-def varied(slower: float, longer: float = 1.0, sized: bool = True) -> VerdictInputs:
+def varied(slower: float, longer: float = 1.0) -> VerdictInputs:
     """Sequences of random lengths, and kernels that take more than in proportion to them.
 
     Those of rank 3 are `longer`, and its device is `slower`.
@@ -221,8 +220,7 @@ def varied(slower: float, longer: float = 1.0, sized: bool = True) -> VerdictInp
     cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
     wide = wide_of([(rank, i, taken[rank, i] - 40) for rank, i in cells])
     kernels = [
-        kernel(rank, i, taken[rank, i], size=round(1e6 * length[rank, i]) if sized else 0)
-        for rank, i in cells
+        kernel(rank, i, taken[rank, i], size=round(1e6 * length[rank, i])) for rank, i in cells
     ]
     table = conform(pl.DataFrame(kernels), ACTIVITIES, optional=("launches",))
     return inputs_of(
@@ -235,27 +233,13 @@ def varied(slower: float, longer: float = 1.0, sized: bool = True) -> VerdictInp
 
 
 def test_a_slow_device_among_random_lengths() -> None:
-    """It is the latest now and then, as the others are, but its kernels are always slower."""
-    verdict = judge(varied(1.25))
+    """It is the latest now and then, as the others are; slower kernels are no more work."""
+    verdict = judge(varied(1.4))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
-    assert verdict.excess_ns == pytest.approx(10 * MS, rel=0.15), "25 % of 41 ms"
-    assert (verdict.cause, verdict.cause_share) == ("backward", 1.0)
     assert not verdict.more_work_ranks
-    verdict = judge(varied(1.15))
-    assert (verdict.ranks, verdict.costless_ranks) == ((), (3,)), "the others are as late"
-    assert judge(varied(1.15, sized=False)).costless_ranks == (), "unknown without sizes"
-
-
-def test_a_rank_without_kernels_is_not_compared_for_the_same_work() -> None:
-    """It is unknown, and the others are judged as before."""
-    given = varied(1.25)
-    here = given.tables
-
-    def tables(name: str, numbers: Collection[int]) -> pl.DataFrame | None:
-        found = here(name, numbers)
-        return None if found is None else found.filter(pl.col("rank") != 6)
-
-    assert judge(replace(given, tables=tables)).ranks == (3,)
+    verdict = judge(varied(1.25))
+    assert verdict.leading is not None, "20 iterations are too few to tell"
+    assert verdict.leading.ranks == (3,)
 
 
 @pytest.mark.parametrize("longer", [1.0, 1.1])
