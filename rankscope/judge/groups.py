@@ -48,9 +48,7 @@ def heavy_role(judged: Judgement) -> Verdict | None:
         excess_ns=mean,
         excess=mean / typical if typical else None,
         iterations=tuple(int(number) for number in excess.numbers[hit]),
-        iterations_share=float(hit.mean()),
         gain_ns=gain,
-        gain=gain / inputs.total_ns,
         next="balance the work of the roles: layers per stage, embedding and loss",
     )
 
@@ -84,10 +82,8 @@ def network(judged: Judgement) -> Verdict | None:
         cause="exposed_communication",
         cause_share=1.0,
         gain_ns=exposed,
-        gain=exposed / inputs.total_ns,
         gain_is_bound=True,
         iterations=tuple(inputs.numbers),
-        iterations_share=1.0,
         next="compare the bandwidth with what the links can do: rankscope imbalance --by "
         "collective",
     )
@@ -113,9 +109,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
         excess_ns=excess_ns,
         excess=excess_ns / typical if typical else None,
         iterations=tuple(first["iterations"]),
-        iterations_share=len(first["iterations"]) / len(inputs.numbers),
         gain_ns=gain,
-        gain=gain / inputs.total_ns,
         next="compare the links of the members: rankscope imbalance --by collective, and "
         + advice(Record.NETWORK, inputs.run.recorder),
     )
@@ -171,9 +165,7 @@ def rotating(judged: Judgement) -> Verdict | None:
         cause_share=share,
         excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
         iterations=tuple(int(number) for number in excess.numbers[hit]),
-        iterations_share=float(hit.mean()),
         gain_ns=judged.cost_ns,
-        gain=judged.cost_ns / inputs.total_ns,
         next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
         "storage, other load",
     )
@@ -205,9 +197,6 @@ def undecided(judged: Judgement) -> Verdict | None:
     return Verdict(
         kind=VerdictKind.INCONCLUSIVE,
         leading=Leading(ranks, gain, gain / total, None if lead is None else chance),
-        gain_all_ns=cost,
-        gain_all=cost / total,
-        gain_is_bound=judged.prices.is_bound,
         settles=settles or None,
         sentence=f"Inconclusive: imbalance costs {bound}"
         f"{percent(cost / total)} of the time over "

@@ -63,11 +63,13 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
     found = next(verdict for rule in RULES if (verdict := rule(judged)) is not None)
     if found.sentence and found.leading is None:
         return found
-    total = inputs.total_ns
+    total, count = inputs.total_ns, len(inputs.numbers)
     found = replace(
         found,
         gain_all_ns=judged.cost_ns,
-        gain_all=judged.cost_ns / total if total else None,
+        gain_all=judged.cost_ns / total,
+        gain=None if found.gain_ns is None else found.gain_ns / total,
+        iterations_share=len(found.iterations) / count if found.iterations else None,
         gain_is_bound=found.gain_is_bound or judged.prices.is_bound,
         costless_ranks=tuple(judged.costless),
         also=stragglers.others(judged) if found.kind is not VerdictKind.BALANCED else (),

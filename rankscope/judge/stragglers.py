@@ -46,7 +46,7 @@ def named(judged: Judgement) -> Verdict | None:
     typical = typical_ns(inputs, rows)
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
     cause, share = cause_of(inputs, rows)
-    pattern, total = found.claim.pattern, inputs.total_ns
+    pattern = found.claim.pattern
     gain = judged.gain_of(found)
     by_design = judged.is_by_design
     context = registry.context_of(inputs.tables, inputs.role_of, rows, cause)
@@ -60,10 +60,8 @@ def named(judged: Judgement) -> Verdict | None:
         excess_ns=excess_ns,
         excess=excess_ns / typical if typical else None,
         iterations=pattern.iterations,
-        iterations_share=len(pattern.iterations) / len(inputs.numbers),
         period=pattern.period,
         gain_ns=gain,
-        gain=gain / total if total else None,
         since=pattern.since,
         spells=pattern.spells,
         interval=interval(rows["excess_ns"] / typical) if typical else None,
