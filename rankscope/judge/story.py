@@ -206,10 +206,13 @@ def _set_of(
         chance: of the set.
     """
     pattern = pattern_of(share[members].mean(axis=0), NOISE * noise, excess.numbers)
-    if pattern.kind is not VerdictKind.PERIODIC and not pattern.lasting:
-        pattern = Pattern(VerdictKind.PERSISTENT, tuple(excess.numbers.tolist()), always=True)
     here = np.isin(excess.numbers, pattern.iterations)
     then = np.median(share[np.ix_(members, here)], axis=1)
+    mostly = pattern.kind is VerdictKind.PERSISTENT and then.min() > NOISE * noise
+    if not mostly and not pattern.lasting and pattern.kind is not VerdictKind.PERIODIC:
+        pattern = Pattern(VerdictKind.PERSISTENT, tuple(excess.numbers.tolist()), always=True)
+        here[:] = True
+        then = np.median(share[members], axis=1)
     if then.max() < BY_NATURE:
         return None
     alike = then >= max(HALF * then.max(), BY_NATURE)
