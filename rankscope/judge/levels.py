@@ -28,8 +28,8 @@ FEW = 3
 """Fewest values that show a rule (a median, a period, a spell); most facts that are no rule."""
 
 RARE = 0.1
-"""Facts per iteration up to which they are no habit. Probability of chance up to which an event is
-a fact, and up to which a lead is not dismissed as one that changes from rank to rank."""
+"""Facts per iteration up to which they are no habit. Probability up to which it is no chance that
+few ranks have them, and up to which a lead is not dismissed as one that changes."""
 
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""

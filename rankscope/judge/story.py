@@ -301,7 +301,7 @@ def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
         rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
         rare = rare or chance_of_few(len(lone), count, len(share)) <= RARE
         others = np.maximum(np.abs(np.delete(share, named, 0)), NOISE * noise)
-        if rare and len(lone) and chance_of_largest(lone, others) <= RARE:
+        if rare and len(lone) and chance_of_largest(lone, others) <= ALPHA:
             apart = count
     return found[:apart]
 
