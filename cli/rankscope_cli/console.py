@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
     import logging
@@ -212,7 +212,7 @@ def show(table: Table, show_all: bool = False) -> None:
     from rankscope.output.screen import lines_of
 
     if sys.stdout.isatty():
-        lines = lines_of(table, _width(sys.stdout), show_all=show_all)
+        lines = lines_of(table, _extent(sys.stdout, "columns"), show_all=show_all)
     else:
         width = UNLIMITED if show_all else PIPED_WIDTH
         table = table.without(table.graphic)
@@ -236,7 +236,7 @@ def show_together(tables: Sequence[Table], show_all: bool, below: str) -> None:
     else:
         from rankscope.output.screen import fitting
 
-        width, height = _width(sys.stdout), _height(sys.stdout)
+        width, height = _extent(sys.stdout, "columns"), _extent(sys.stdout, "lines")
         last = _folded(below, sys.stdout) if below else []
         room = height - _Output.lines - len(last) - BELOW
         lines = fitting(tables, width, room)
@@ -291,27 +291,17 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> list[str]:
         return [text]
     from rankscope.output.table_layout import fold
 
-    return fold(text, _width(stream), indent)
+    return fold(text, _extent(stream, "columns"), indent)
 
 
-def _width(stream: TextIO) -> int:
-    """The width of a terminal in characters; COLUMNS if it does not say, else 80."""
+def _extent(stream: TextIO, side: Literal["columns", "lines"]) -> int:
+    """The size of a terminal; COLUMNS or LINES if it does not say, else 80 or 24."""
     try:
-        columns = os.get_terminal_size(stream.fileno()).columns
+        size: int = getattr(os.get_terminal_size(stream.fileno()), side)
     except OSError:
-        columns = 0
-    given = os.environ.get("COLUMNS", "")
-    return columns or (int(given) if given.isdecimal() else 0) or 80
-
-
-def _height(stream: TextIO) -> int:
-    """The height of a terminal in lines; LINES if it does not say, else 24."""
-    try:
-        lines = os.get_terminal_size(stream.fileno()).lines
-    except OSError:
-        lines = 0
-    given = os.environ.get("LINES", "")
-    return lines or (int(given) if given.isdecimal() else 0) or 24
+        size = 0
+    given = os.environ.get(side.upper(), "")
+    return size or (int(given) if given.isdecimal() else 0) or (80 if side == "columns" else 24)
 
 
 def _bold(text: str) -> str:

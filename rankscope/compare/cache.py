@@ -105,7 +105,7 @@ def fingerprint(options: Options, reports: pl.DataFrame) -> str:
 
 
 def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
-    """The default comparison as tables of `store.comparison_tables`, without the metric table."""
+    """The default comparison as `COMPARED_TABLES`, without the metric table."""
     matching, summary = comparison.matching, comparison.summary
     clocks = matching.clocks
     answers = Answers(
@@ -148,7 +148,7 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
 
     Args:
         tables: the run.
-        stored: gives a table of `store.comparison_tables`; None if the database lacks it.
+        stored: gives one of `COMPARED_TABLES`; None if the database lacks it.
     """
     if os.environ.get(VARIABLE) == "0":
         log.info("%s: answers are computed: %s=0", tables.name, VARIABLE)
