@@ -38,7 +38,7 @@ FITTING = 60_000
 """Characters that fit into a pipe; for more a command waits until they are read."""
 
 HELD = ExitStack()
-"""What a command holds, such as open databases, until it ends or has more to print than that."""
+"""Resources of a command, such as open databases, until it ends or prints more than that."""
 
 LOGGER = "rankscope"
 """Parent of the library's loggers, one per package."""
@@ -60,7 +60,7 @@ def prose(text: str) -> None:
 
 
 class _Output:
-    """What this run of the program prints to stdout."""
+    """The output of this run on stdout."""
 
     json_command: str | None = None  # with --format json: the command
     written = False

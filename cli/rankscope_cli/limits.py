@@ -42,7 +42,7 @@ UNSERVED = re.compile(
     r"memory|can't start new thread|failed to map segment|spawn.*thread|thread creation|bad_alloc",
     re.IGNORECASE,
 )
-"""What libraries say that get no memory."""
+"""Messages of libraries that get no memory."""
 
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP")
 

@@ -175,7 +175,7 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _meant(message: str, path: str) -> str | None:
-    """What a user of a wrong option or argument meant, as a hint.
+    """A hint: what the user of a wrong option or argument meant.
 
     Args:
         message: typer's.

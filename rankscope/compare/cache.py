@@ -218,7 +218,7 @@ def _damaged(tables: RunTables, why: str) -> DatabaseError:
 
 
 def contradiction(answers: Answers, ranks: set[int]) -> str | None:
-    """What answers say of ranks and iterations that are not compared, or of no number.
+    """Faults of answers: ranks and iterations that are not compared, or values that are no number.
 
     Args:
         answers: of a run.
@@ -239,7 +239,7 @@ def contradiction(answers: Answers, ranks: set[int]) -> str | None:
 
 
 def _wrong(value: object, name: str, ranks: set[int]) -> Iterator[str]:
-    """What is wrong with the numbers in a record; `name` is that of its field."""
+    """The faults of the numbers in a record; `name` is that of its field."""
     if isinstance(value, dict):
         value = (*value, *value.values())
     if isinstance(value, int | float):

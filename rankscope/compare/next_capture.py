@@ -81,7 +81,7 @@ MEMORY = Needed("--cuda-memory-usage=true", "who allocates how much", "none", "l
 
 @dataclass(frozen=True, slots=True)
 class NextCapture:
-    """What to record next, and why."""
+    """The next capture, and its reason."""
 
     sentence: str  # what stayed open
     ranks: tuple[tuple[str, int, str | None], ...]  # label, rank, host: the slow one first
@@ -136,7 +136,7 @@ class NextCapture:
 
 
 def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture:
-    """What to record next.
+    """The next capture.
 
     Args:
         comparison: up to its verdict.
@@ -239,7 +239,7 @@ def _needed(verdict: Verdict, host_known: bool) -> tuple[tuple[Needed, ...], str
 
 
 def _of_finding(finding: Finding, host_known: bool) -> tuple[tuple[Needed, ...], str]:
-    """What the first finding leaves open."""
+    """The question that the first finding leaves open."""
     name = sanitized(finding.name)
     known = f"the cause is known ({finding.kind}: {name}); this capture can confirm a repair"
     known_by = {blocked.FILES, counters.TABLE}

@@ -240,7 +240,7 @@ def _in_one_file(
 
 
 def _slow_title(ranks: tuple[int, ...], when: tuple[int, ...], iteration: int) -> str:
-    """What is seen in one of the iterations in which ranks are slow."""
+    """The title of an iteration in which ranks are slow."""
     others = [number for number in when if number != iteration]
     also = f" (also {listed(others)})" if others else ""
     verb = agreeing(len(ranks), "is", "are")
@@ -250,7 +250,7 @@ def _slow_title(ranks: tuple[int, ...], when: tuple[int, ...], iteration: int) -
 def _slowest(
     rows: pl.DataFrame, column: str, ranks: tuple[int, ...], iterations: tuple[int, ...]
 ) -> int | None:
-    """Of some iterations the one in which some ranks exceed the others most; None without values.
+    """The iteration in which `ranks` exceed the others most; None without values.
 
     Args:
         rows: rank, iteration, `<metric>_ns` of the picked ranks.

@@ -1,4 +1,4 @@
-"""What a comparison takes from the default one, whose answers an ingest stores.
+"""Parts of the default comparison, which an ingest stores, that other comparisons reuse.
 
 Whatever the options leave as it is: with the default options everything, with a range of iterations
 the matching of all others, with another statistic the verdict. What is not here is computed.

@@ -1,4 +1,4 @@
-"""What a reader must know about every number of a run: its facts, ranks and warnings."""
+"""Facts, ranks and warnings of a run, which qualify every number of it."""
 
 from __future__ import annotations
 

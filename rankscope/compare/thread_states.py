@@ -1,4 +1,4 @@
-"""What training threads did in an iteration, and the rank to compare a rank with."""
+"""States of training threads in an iteration, and the rank to compare a rank with."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ UNREADABLE = (
     *(OSError, EOFError, pickle.UnpicklingError),
     *(AttributeError, ImportError, IndexError, TypeError, ValueError),
 )
-"""What reading a file raises that is damaged, or gone."""
+"""Errors of reading a file that is damaged, or gone."""
 
 _log = logging.getLogger(__name__)
 

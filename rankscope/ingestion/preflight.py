@@ -55,7 +55,7 @@ def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
 
 
 def capture_facts(files: list[ReportFile]) -> list[CaptureFacts | RankscopeError]:
-    """What each report says about its capture, or why it cannot be read; events are not read."""
+    """Facts of each report's capture, or why it cannot be read; events are not read."""
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(_facts, files))
 
@@ -95,7 +95,7 @@ def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[lis
 def captures(
     files: list[ReportFile], own: re.Pattern[str] | None
 ) -> list[runs.Capture | RankscopeError]:
-    """What is known of each report before it is read, or why it cannot be read.
+    """Facts of each report before it is read, or why it cannot be read.
 
     Args:
         files: the reports.

@@ -1,4 +1,4 @@
-"""What workers of a cluster send back: it may come from another program than this one."""
+"""Rows that workers of a cluster send back: another program may have sent them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _checked(file: ReportFile, rows: object) -> ReportRows | ToolError:
 
 
 def _foreign(file: ReportFile, rows: object) -> str | None:
-    """What is wrong with something that should be the rows of a report."""
+    """The fault of something that should be the rows of a report."""
     if not isinstance(rows, ReportRows):
         return f"a {type(rows).__name__}"
     if rows.file.path != file.path:

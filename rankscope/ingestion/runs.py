@@ -30,7 +30,7 @@ MOST_HOSTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What is known of a report before it is read."""
+    """Facts of a report before it is read."""
 
     path: Path
     ranks: tuple[int, ...]  # that it claims for itself; empty: unknown

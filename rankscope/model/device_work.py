@@ -53,7 +53,7 @@ class DeviceWork(Events, Protocol):
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """What was there, but not laid out as known."""
+        """Parts of the report whose layout is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class InMemoryWork(InMemoryEvents):
         return device_kinds(self.whole)
 
     def first_look(self) -> Iterator[pl.DataFrame]:
-        """What `parts` gives."""
+        """The rows of `parts`."""
         return self.parts()
 
 

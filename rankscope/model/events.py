@@ -75,7 +75,7 @@ class BoundedBuffer:
         *,
         bounded: bool = True,
     ) -> None:
-        """None yet.
+        """Start empty.
 
         Args:
             of_note: leaves what must be kept if not all can be.

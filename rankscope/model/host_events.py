@@ -1,4 +1,4 @@
-"""What a thread did, as the operating system and the profiler saw it."""
+"""Events of a thread, as the operating system and the profiler saw them."""
 
 from __future__ import annotations
 

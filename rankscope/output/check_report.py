@@ -96,7 +96,7 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
 
 
 def _expected_verdict(usable: list[CheckedReport]) -> str:
-    """What the verdict will be able to say, by what reports hold."""
+    """The questions that the verdict will answer, by the content of the reports."""
     communicating = {rank for report in usable if report.can.collectives for rank in report.ranks}
     codes = {problem.code for report in usable for problem in report.problems}
     on_gpu = all(report.clock == "gpu" for report in usable)

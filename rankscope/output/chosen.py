@@ -76,7 +76,7 @@ def view_of(
     theme: str = "light",
     ranks: Sequence[int] | None = None,
 ) -> PlotOptions:
-    """What a picture shows by default: the picked ranks, in their worst iteration.
+    """The default content of a picture: the picked ranks, in their worst iteration.
 
     Args:
         kind: one of `KINDS`.

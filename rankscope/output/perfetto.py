@@ -54,7 +54,7 @@ class _Slices:
 
 @dataclass(frozen=True, slots=True)
 class _Ties:
-    """What arrows and marks need of a part; small, as it is kept until all parts are written.
+    """The input of arrows and marks; small, since it is kept until all parts are written.
 
     Attributes:
         outline: the part without phases, states and operations.
@@ -147,7 +147,7 @@ def _spans(timeline: Timeline) -> pl.DataFrame:
 
 
 def _states(timeline: Timeline) -> pl.DataFrame:
-    """What the training thread did."""
+    """States of the training thread."""
     named = pl.col("state").replace({str(state): name for state, name in STATE_NAMES.items()})
     return timeline.states.with_columns(
         name=pl.when(pl.col("name") == "")

@@ -22,7 +22,7 @@ UNKNOWN, agreeing, counted, milliseconds, percent, ranks_text, signed_percent, s
     wording.size,
     wording.span,
 )
-"""What lower layers use as well."""
+"""Names that lower layers use as well."""
 
 
 SHOWN_NS = 5_000

@@ -1,4 +1,4 @@
-"""What the picture, the page and the Perfetto trace show alike of one timeline.
+"""The parts of a timeline that picture, page and Perfetto trace share.
 
 Each of the three draws in its own way. Which arrival they mark, how they name streams and how they
 split a collective into waiting and transfer is decided here; so are the lanes of the picture and of
@@ -30,7 +30,7 @@ BAR = pl.Schema({"start_ns": pl.Int64, "end_ns": pl.Int64, "part": pl.String, "t
 
 
 class LaneKind(StrEnum):
-    """What a lane shows."""
+    """The content of a lane."""
 
     PHASES = "phases"
     STREAM = "stream"
@@ -63,7 +63,7 @@ class TimelineLanes:
 
     @property
     def notes(self) -> list[str]:
-        """What is left out."""
+        """Streams that are left out."""
         if self.streams <= MOST_STREAMS:
             return []
         return [f"the {MOST_STREAMS} busiest of up to {self.streams} streams are shown"]
@@ -185,7 +185,7 @@ def named_streams(timeline: Timeline) -> pl.DataFrame:
 
 
 def timeline_lanes(timeline: Timeline) -> TimelineLanes:
-    """Of each rank: its phases, its busiest streams, and its collectives from arrival to end."""
+    """The phases, busiest streams and collectives (arrival to end) of each rank."""
     work = named_streams(timeline).filter(pl.col("kind") != "collective")
     streams = work.group_by("rank").agg(pl.col("stream_name").n_unique())["stream_name"].max()
     return TimelineLanes(

@@ -18,7 +18,7 @@ IN_USE = "is in use by"
 NOT_OURS = "is no rankscope database"
 
 MAGIC, MAGIC_AT = b"DUCK", 8
-"""What stands where in every DuckDB file."""
+"""Magic bytes of DuckDB files and their place."""
 
 LEAST_FREE = 2**20
 """With less room than this left, what failed failed for want of room."""
@@ -171,7 +171,7 @@ def _is_locked(error: duckdb.Error) -> bool:
 
 
 def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
-    """What DuckDB says when it cannot open a file, in our words."""
+    """DuckDB's error about a file that it cannot open, in plain words."""
     text = str(error)
     if _is_locked(error):
         holder = re.search(r"\(PID (\d+)\)", text)

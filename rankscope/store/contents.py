@@ -19,7 +19,7 @@ from rankscope.store.ddl import SQL_TYPES, quoted
 from rankscope.util.sanitize import sanitized
 
 LONGEST_SHOWN = 60
-"""Of a wrong value so many characters are in the error."""
+"""Most characters of a wrong value in an error."""
 
 MOST_ROWS = 2**29
 """Rows of a table. No machine compares a run with as many; a file of a few MB may claim them."""

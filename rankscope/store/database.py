@@ -83,7 +83,7 @@ class Database:
 
     @property
     def known(self) -> Known:
-        """What was found out about the file, for `reopen`."""
+        """Facts of the file, for `reopen`."""
         return self._known
 
     @classmethod
@@ -176,7 +176,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """The name of the run."""
         return self.path.name.removesuffix(".duckdb")
 
     def __enter__(self) -> Self:
@@ -247,7 +247,7 @@ class Database:
         return read_table(self._connection, request)
 
     def meta(self) -> dict[str, str]:
-        """What the file says about itself."""
+        """The table `meta`: key → value."""
         with clear_errors(self.path):
             return facts(self._connection)
 

@@ -1,4 +1,4 @@
-"""What is checked before the first rows of a file are given: its schema, then each table."""
+"""Checks before the first rows of a file are given: its schema, then each table."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def damaged(path: Path, error: duckdb.Error, hint: str = REBUILD_HINT) -> Databa
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was found out about a file, as long as it does not change.
+    """Facts of a file, valid as long as it does not change.
 
     `missing`: table → columns of the schema that it lacks. `rows`: table → number of its rows, of
     tables whose contents were checked. `present`: (table, column) → SQL type, of the file; empty
@@ -86,7 +86,7 @@ class Known:
 
 
 def facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """What the file says about itself: the table `meta`."""
+    """The table `meta`: key → value."""
     found = connection.execute(f"select key, value from meta limit {MOST_FACTS}").fetchall()
     return {str(key): str(value) for key, value in found if value is not None}
 

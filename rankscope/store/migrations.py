@@ -28,7 +28,7 @@ from rankscope.store.ddl import SQL_TYPES, add_column, create_table
 from rankscope.util.sanitize import sanitized
 
 LONGEST_NAME = 60
-"""Of a macro of the file so many characters are in the error."""
+"""Most characters of a macro in an error."""
 
 MIGRATIONS: dict[int, tuple[str, ...] | None] = {1: None}
 """Version → the statements that make it the next version; None: the reports must be read again.

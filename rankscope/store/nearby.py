@@ -18,7 +18,7 @@ def databases_in(folder: Path) -> list[Path]:
 
 
 def hint_for_missing(path: Path) -> str:
-    """What to do where a database is missing: those beside it, and how one is made."""
+    """A hint for a missing database: those beside it, and how to make one."""
     made = "make it: rankscope ingest PROFILES --db FILE"
     found = databases_in(path.parent)
     if not found:

@@ -27,7 +27,7 @@ class _Reading:
 
 
 _reading = _Reading()
-"""What this process reads."""
+"""The meter of this process."""
 
 
 def begin(report: Path) -> None:

@@ -11,7 +11,7 @@ MOST_RANKS = 10**6
 """No job has as many ranks: a larger number or longer list is a mistake, and would take memory."""
 
 LONGEST = 60
-"""Of a wrong text this many characters are in its error."""
+"""Most characters of a wrong text in its error."""
 
 LARGEST = 2**61
 """Iterations, and whatever is counted, have smaller numbers: a sum of two is an int64."""

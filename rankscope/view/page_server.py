@@ -63,7 +63,7 @@ MOST_RANKS = 16
 SAME = "same-origin"
 
 QUESTIONS = ("page", "range", "timeline", "states", "open")
-"""What is asked, by the last part of the address."""
+"""Questions, by the last part of the address."""
 
 KEPT = 4
 """Comparisons that are kept, each of another range of iterations."""
@@ -82,7 +82,7 @@ Answer = TypeVar("Answer")
 
 
 class RunAnswers:
-    """What a page may ask about a run; not safe for several threads."""
+    """Answers to a page's questions about a run; not safe for several threads."""
 
     def __init__(self, db: Path, options: Options, metric: str | None = None) -> None:
         """Open the run; it is compared when that is asked for.
@@ -162,7 +162,7 @@ class RunAnswers:
         return safe({"chart": section.chart, "tables": [*section.tables]})
 
     def states(self, iter_range: str, rank: str, iteration: str) -> Document:
-        """What the training thread did in a cell: `states`, null if nothing is recorded."""
+        """States of the training thread in a cell: `states`, null if nothing is recorded."""
         cell = {"rank": [_whole(rank, "rank")], "iteration": [_whole(iteration, "iteration")]}
         found = cell_states(self.comparison(iter_range), pl.DataFrame(cell))
         return safe({"states": next(iter(found.values()), None)})

@@ -38,7 +38,7 @@ class Arrived:
 
 
 def signature(file: ReportFile) -> Signature:
-    """What changes when a report is written to."""
+    """Properties of a file that change when it is written to."""
     return file.bytes, file.modified_ns
 
 

@@ -73,7 +73,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one look at the folder brought.
+    """The result of one look at the folder.
 
     Attributes:
         announcements: verdicts, of which `Watcher.announced` must be told.

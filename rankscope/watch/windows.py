@@ -35,7 +35,7 @@ NOTE = "announced"
 
 @dataclass(frozen=True, slots=True)
 class Essence:
-    """What makes one verdict another one: numbers alone do not."""
+    """The key of a verdict: one with other numbers alone is the same."""
 
     kind: str
     ranks: tuple[int, ...]
@@ -62,7 +62,7 @@ class Announced:
 
     @classmethod
     def from_json(cls, text: str | None) -> Announced | None:
-        """What `to_json` wrote; None where nothing was announced."""
+        """The inverse of `to_json`; None if nothing was announced."""
         if text is None:
             return None
         whole = json.loads(text)
@@ -285,7 +285,7 @@ def _taken(reports: pl.DataFrame, ranks: pl.DataFrame) -> Iterator[Taken]:
 
 
 def _origin(capture: Capture) -> tuple[object, ...] | None:
-    """What copies of a capture have in common; None where it is unknown."""
+    """The key that copies of a capture share; None if it is unknown."""
     known = (capture.ranks, capture.host, capture.start_ns)
     return known if capture.ranks and None not in known else None
 

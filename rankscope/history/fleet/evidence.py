@@ -1,4 +1,4 @@
-"""What one run says for and against its hardware. See METHOD.md#fleet."""
+"""Evidence of one run for and against its hardware. See METHOD.md#fleet."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def evidence(
     iterations: int,
     blind_ranks: Iterable[int] = (),
 ) -> RunEvidence:
-    """What a run says for and against its hardware.
+    """Evidence of a run for and against its hardware.
 
     Args:
         db: its database.

@@ -45,7 +45,7 @@ HARDWARE = pl.Schema(
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What many runs say about hardware.
+    """The conclusions of many runs about hardware.
 
     `runs`: RUNS. `hardware`: HARDWARE. `rows`: APPEARANCES. `suspects`: the one to check first
     comes first.
@@ -61,7 +61,7 @@ class Fleet:
 
 
 def fleet_of(collected: Collected) -> Fleet:
-    """What many runs say about the hardware that they ran on.
+    """Judges the hardware that many runs ran on.
 
     Args:
         collected: their evidence.

@@ -1,4 +1,4 @@
-"""What a fleet's answer says in words."""
+"""The answer about a fleet in words."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ CHECKS = {
 
 
 def next_step(suspects: tuple[Suspect, ...], runs: int, confined: int | None) -> str:
-    """What to do now.
+    """The next step.
 
     Args:
         suspects: the one to check first comes first.

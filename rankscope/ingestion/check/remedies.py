@@ -190,11 +190,11 @@ OF_INSPECTOR = {
 """Warning code → what to do about a dump of NCCL Inspector."""
 
 OF_RECORDER = {Recorder.PYTORCH: PYTORCH, Recorder.INSPECTOR: INSPECTOR}
-"""What stands in place of a launcher."""
+"""The placeholder for a launcher."""
 
 
 def recorder(file: ReportFile, facts: CaptureFacts) -> str:
-    """What recorded a report: PYTORCH, INSPECTOR, the wrapper of its launcher, or all wrappers."""
+    """The recorder of a report: PYTORCH, INSPECTOR, its launcher's wrapper, or all wrappers."""
     if (known := OF_RECORDER.get(recorder_of([file.kind]))) is not None:
         return known
     found = {claim.evidence for claim in facts.environment}
@@ -202,12 +202,12 @@ def recorder(file: ReportFile, facts: CaptureFacts) -> str:
 
 
 def scheduler_of(kinds: Iterable[str]) -> str:
-    """What recorded reports of some formats: PYTORCH, INSPECTOR, or all wrappers."""
+    """The recorder of reports of some formats: PYTORCH, INSPECTOR, or all wrappers."""
     return OF_RECORDER.get(recorder_of(kinds), ANY)
 
 
 def remedy(code: str, scheduler: str = ANY) -> str:
-    """What to do about a warning, by what recorded the report (see `recorder`)."""
+    """The remedy of a warning, which depends on the recorder of the report."""
     if code in OF_ANY:
         return OF_ANY[code]
     if scheduler == PYTORCH:

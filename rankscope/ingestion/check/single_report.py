@@ -69,7 +69,7 @@ def unreadable(file: ReportFile, error: RankscopeError) -> CheckedReport:
 
 
 def checked(examined: Examined) -> CheckedReport:
-    """What one report can answer, and the warnings about it alone."""
+    """The answers that one report allows, and the warnings about it alone."""
     rows, marked = examined.rows, examined.unmarked is None
     has_collectives = all(not part.collectives.is_empty() for part in rows.ranks)
     return CheckedReport(
@@ -165,7 +165,7 @@ def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
 
 
 def _needed(detector: Detector, recorder: Recorder) -> Record:
-    """What must be recorded; the PyTorch profiler never records what threads do on the host."""
+    """The missing recording; the PyTorch profiler never records states of host threads."""
     only_host = detector.tables == (HOST_TABLE,)
     return Record.HOST if only_host and recorder is Recorder.PYTORCH else detector.capture
 

@@ -31,7 +31,7 @@ SMALL_BYTES = 32 * 2**20
 where all are smaller; up to twice that size, it reads in place of one worker."""
 
 REPORT_BYTES = 4 * 2**20
-"""What a report of any size takes, in bytes that are read in the same time."""
+"""The fixed cost of a report, in bytes that are read in the same time."""
 
 EXPORT_TIMES = 4
 """About how many times as large as the report its SQLite export is."""
@@ -231,7 +231,7 @@ def _in_process(
 
 
 def _size(files: list[ReportFile]) -> int:
-    """What reports take, in bytes that are read in the same time."""
+    """The cost of reports, in bytes that are read in the same time."""
     return sum(REPORT_BYTES + file.bytes for file in files)
 
 

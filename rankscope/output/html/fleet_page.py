@@ -1,4 +1,4 @@
-"""What many runs say about their hardware, as one page that opens from disk.
+"""The answer about a fleet's hardware as one page that opens from disk.
 
 It is made like the page of a run (`page`): names stay text, and nothing is loaded.
 """
@@ -158,6 +158,6 @@ def _data(fleet: Fleet) -> Document:
 
 
 def _hardware_note() -> str:
-    """What the columns of the table of hardware mean."""
+    """Meanings of the columns of the table of hardware."""
     shown = ("guilty", "rate", "p", "rank_hours")
     return "; ".join(f"{columns.label(name)}: {columns.meaning(name)}" for name in shown)

@@ -1,4 +1,4 @@
-"""What the training thread did in cells of the map, beside the median rank."""
+"""States of the training thread in cells of the map, beside the median rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_CELLS = 300
 
 
 def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
-    """What the training threads did outside of communication.
+    """States of the training threads outside of communication.
 
     Args:
         comparison: the run.

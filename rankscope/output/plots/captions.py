@@ -81,7 +81,7 @@ def verdict_title(comparison: Comparison) -> str:
 
 
 def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
-    """What a picture shows, and below it the verdict and what else there is.
+    """The content of a picture, and below it the verdict and further findings.
 
     Args:
         comparison: the comparison that is drawn.
@@ -97,7 +97,7 @@ def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
 
 
 def median_name(comparison: Comparison) -> str:
-    """What a rank is compared with, in words."""
+    """The reference that a rank is compared with, in words."""
     return "the median rank" if len({*comparison.roles.of.values()}) < 2 else "its role's median"
 
 

@@ -1,4 +1,4 @@
-"""What a slow rank's device did longer, beside the median rank: a pair of bars per activity."""
+"""Device activities of a slow rank beside the median rank: a pair of bars per activity."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LONGEST_NAME = 34
 def device_excess(
     comparison: Comparison, rank: int, phase: str | None, iterations: list[int]
 ) -> pl.DataFrame:
-    """What the device of a rank did longer than is usual in its role, the most first.
+    """Device activities of a rank that take longer than usual in its role, the longest first.
 
     Args:
         comparison: the run.

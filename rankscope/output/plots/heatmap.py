@@ -147,7 +147,7 @@ def _sides(grid: Grid) -> dict[str, list[RowGroup]]:
 
 
 def _shown(grid: Grid, metric: Metric, alone: bool) -> str:
-    """What the colours mean."""
+    """The meaning of the colours."""
     if alone:
         return f"{metric.label}: excess over the rank's own median, for want of other ranks"
     than = "median rank" if _one_role(grid) else "median of the role"

@@ -41,7 +41,7 @@ ROW, GAP = 0.42, 0.5
 
 @dataclass(frozen=True, slots=True)
 class ThreadBar:
-    """What a rank's training thread did in an iteration."""
+    """States of a rank's training thread in an iteration."""
 
     rank: int
     iteration: int
@@ -203,7 +203,7 @@ def _median_rank(comparison: Comparison, rank: int, iteration: int) -> int:
 
 
 def _title(slow: ThreadBar, median: ThreadBar) -> str:
-    """What the slow rank's thread did longest beyond the median rank's."""
+    """The title: the state with the largest excess of the slow rank over the median rank."""
     both = slow.parts.join(median.parts, on=["state", "name"], how="left", suffix="_median")
     more = both.with_columns(more=pl.col("total_ns") - pl.col("total_ns_median").fill_null(0)).sort(
         "more", descending=True
