@@ -63,7 +63,7 @@ class ActivityTotals:
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of what `attribute` returned."""
         own = part["training"].to_numpy() & is_null(part["operation"]) & ~is_null(part["window"])
-        work = rows_of(part, own)
+        work = rows_of(part[[*_KEY, "start", "end", "grid", "bytes"]], own)
         if work.is_empty():
             return
         row = self._row(work)

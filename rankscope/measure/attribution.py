@@ -11,7 +11,16 @@ import polars as pl
 
 from rankscope.measure.calls_around import AROUND, with_calls_around
 from rankscope.measure.collectives import CALLS
-from rankscope.model.arrays import codes, filled, is_null, known_if, rows_of, taken, with_series
+from rankscope.model.arrays import (
+    codes,
+    filled,
+    is_null,
+    known_if,
+    places,
+    rows_of,
+    taken,
+    with_series,
+)
 from rankscope.model.device_work import DeviceWork, InMemoryWork
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import COMPUTING_PHASES, PARTS
@@ -155,9 +164,10 @@ class _Look:
         if self._holds:
             self._held.append(work)
         talks = ~is_null(work["operation"])
-        self._alike.append(_runs(with_series(work, pl.Series("talks", talks))))
+        self._alike.append(_groups(with_series(work, pl.Series("talks", talks))))
         self._calls.append(rows_of(work, talks).select(CALLS))
-        computing = rows_of(work, ~talks & ~is_null(work["window"]))
+        columns = work[["kind", "name", "launch_thread", *STREAM, "start", "end"]]
+        computing = rows_of(columns, ~talks & ~is_null(work["window"]))
         length = pl.col("end") - pl.col("start")
         names = computing.group_by("kind", "name", "launch_thread", *STREAM)
         self._by_name.append(names.agg(total_ns=length.sum()))
@@ -251,14 +261,14 @@ class _EarlierWork:
         )
 
 
-def _runs(work: pl.DataFrame) -> pl.DataFrame:
-    """ALIKE and `end`; consecutive equal operations become one row."""
-    alike = codes(work[ALIKE])
-    first = np.flatnonzero(np.append(True, alike[1:] != alike[:-1]))[: work.height]
-    if not work.height:
+def _groups(work: pl.DataFrame) -> pl.DataFrame:
+    """ALIKE and the last `end`: equal operations become one row."""
+    if work.is_empty():
         return work[[*ALIKE, "end"]]
-    last = np.maximum.reduceat(work["end"].to_numpy(), first)
-    return with_series(taken(work[ALIKE], first), pl.Series("end", last))
+    place, some = places(codes(work[ALIKE]))
+    last = np.full(len(some), -NEVER)
+    np.maximum.at(last, place, work["end"].to_numpy())
+    return with_series(taken(work[ALIKE], some), pl.Series("end", last))
 
 
 def _is_training(threads: Times, streams: pl.DataFrame, work: pl.DataFrame) -> Flags:
