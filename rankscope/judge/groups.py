@@ -211,7 +211,8 @@ def _least_chance(inputs: VerdictInputs) -> float:
     """The smallest probability that a test of the run can give: one rank leads every time."""
     spans = inputs.spans
     units = inputs.story.count if spans is None else spans.shape[1]
-    return float(np.bincount(inputs.excess.roles).max()) ** (1 - units)
+    most = int(np.bincount(inputs.excess.roles).max())
+    return float(most) ** (1 - units) * (2 if most == 2 else 1)
 
 
 def _does_that(chance: float) -> str:

@@ -222,6 +222,9 @@ def _set_of(
     gain = float((left.max(axis=0) - np.maximum(after.max(axis=0), 0.0))[here].sum())
     if gain < LEAST_GAIN * float(np.nansum(excess.lengths[here])):
         return None
+    counts = np.bincount(excess.roles[members], minlength=excess.roles.max() + 1)
+    if (2 * counts == np.bincount(excess.roles))[counts > 0].any():
+        chance = min(2 * chance, 1.0)  # that the other half is fast would have been found as well
     ranks = tuple(sorted(excess.ranks[members].tolist()))
     return Slow(ranks, pattern, chance), gain * (1 - chance)
 

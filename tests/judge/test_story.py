@@ -115,6 +115,16 @@ def test_ranks_that_are_fast_and_nearly_half() -> None:
     assert story(late).fast is None
 
 
+def test_half_of_the_ranks_need_more_evidence() -> None:
+    """A rank of two that is slow is one that is fast: either would be found."""
+    late = noise(2, 12, 0.1)
+    late[0] += 10.0
+    (found,) = story(late[:, :9]).slow
+    assert found.chance is None, "a fact, of which chance would find either in 1 of 128 runs"
+    (found,) = story(late).slow
+    assert found.chance is not None
+
+
 def test_a_host_that_stalls_once_is_one_fact() -> None:
     late = noise(16, 30)
     late[4:8, 11] += 40.0
