@@ -19,6 +19,7 @@ from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, advice
+from rankscope.util.robust import Floats
 from rankscope.util.wording import agreeing, counted, ms, percent
 
 
@@ -179,32 +180,51 @@ def undecided(judged: Judgement) -> Verdict | None:
     """
     inputs = judged.inputs
     lead, total = inputs.story.lead, inputs.total_ns
-    ranks = (holders(judged)[0],) if lead is None else lead.ranks
-    excess, chance = inputs.excess, _chance(lead)
-    healing = np.where(
-        np.isin(excess.ranks, ranks)[:, None, None], judged.prices.components.everything, 0
-    )
-    (gain,) = judged.prices.of([healing])
-    untested = lead is not None and _least_chance(inputs) > ALPHA and gain >= LEAST_GAIN * total
+    ranks = () if lead is None else lead.ranks
+    gain, healing = _saved(judged, ranks)
+    if gain < LEAST_GAIN * total:  # who leads in the run need not do so in a part of it
+        lead, ranks = None, (holders(judged)[0],)
+        gain, healing = _saved(judged, ranks)
+    untested = lead is not None and _least_chance(inputs) > ALPHA
     if judged.everything_ns < MUCH * total and not untested:
         return None
-    gain, cost = judged.prices.most(healing, gain), judged.cost_ns
+    gain, cost, chance = judged.prices.most(healing, gain), judged.cost_ns, _chance(lead)
     count = len(inputs.numbers)
+    bound = "at most " if judged.prices.is_bound else ""
+    costs = (
+        f"Inconclusive: imbalance costs {bound}{percent(cost / total)} of the time over "
+        f"{counted(count, 'iteration')}"
+    )
+    nobody = Verdict(
+        kind=VerdictKind.INCONCLUSIVE,
+        gain_all_ns=cost,
+        sentence=f"{costs}, and no rank is slow beyond chance.",
+        next="capture more iterations",
+    )
+    if gain < LEAST_GAIN * total:
+        return nobody
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
-    bound = "at most " if judged.prices.is_bound else ""
-    more = f"about {settles} iterations would settle it" if settles else "capture more iterations"
-    return Verdict(
-        kind=VerdictKind.INCONCLUSIVE,
+    return replace(
+        nobody,
         leading=Leading(ranks, gain, gain / total, None if lead is None else chance),
         settles=settles or None,
-        sentence=f"Inconclusive: imbalance costs {bound}"
-        f"{percent(cost / total)} of the time over "
-        f"{counted(count, 'iteration')}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
+        sentence=f"{costs}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
         f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
         f"{percent(gain / total)} of the time, but chance alone {_does_that(chance)}.",
-        next=f"capture more iterations: {more}" if settles else more,
+        next=f"capture more iterations: about {settles} iterations would settle it"
+        if settles
+        else nobody.next,
     )
+
+
+def _saved(judged: Judgement, ranks: tuple[int, ...]) -> tuple[int, Floats]:
+    """What ranks at their role's median save, and the healing."""
+    everything = judged.prices.components.everything
+    of_them = np.isin(judged.inputs.excess.ranks, ranks)
+    healing = np.where(of_them[:, None, None], everything, 0)
+    (gain,) = judged.prices.of([healing])
+    return gain, healing
 
 
 def _least_chance(inputs: VerdictInputs) -> float:

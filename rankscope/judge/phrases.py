@@ -83,7 +83,7 @@ def also_sentence(found: Also, hosts: Mapping[int, str | None], count: int, tota
     elif found.since is not None:
         when = f"since iteration {found.since}"
     elif len(hits) == count:
-        when = "in every iteration"
+        when = "in every iteration" if count > 1 else "in this step"
     else:
         when = f"in {agreeing(len(hits), 'iteration')} {listed(hits)}"
     more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"

@@ -61,7 +61,7 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
             return unmet
     judged = decide(inputs, prices or Prices(inputs.excess))
     found = next(verdict for rule in RULES if (verdict := rule(judged)) is not None)
-    if found.sentence and found.leading is None:
+    if found.sentence and found.leading is None and found.gain_all_ns is None:
         return found
     total, count = inputs.total_ns, len(inputs.numbers)
     found = replace(

@@ -304,3 +304,16 @@ def test_who_leads_by_chance_is_said_and_not_accused() -> None:
     assert verdict.settles is not None
     assert 7 < verdict.settles < 20
     assert "Rank 1 (node0) leads" in verdict.sentence
+
+
+def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
+    """Of ranks whose times scatter, each is sometimes the latest."""
+    late = np.random.default_rng(5).normal(0, 6, (RANKS, COUNT))
+    rows = [(rank, i, float(late[rank, i])) for rank in range(RANKS) for i in range(COUNT)]
+    wide = wide_of(rows)
+    whole = inputs_of(wide, run=SUMMARY).story
+    for i in range(COUNT):
+        part = inputs_of(wide.filter(iteration=i), run=replace(SUMMARY, iterations=1))
+        verdict = judge(replace(part, whole=whole))
+        assert ", 0.0 % of the time, but" not in verdict.sentence
+        assert verdict.leading is None or verdict.leading.gain >= 0.01

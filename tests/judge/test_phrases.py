@@ -38,3 +38,7 @@ def test_a_rank_that_is_slow_in_two_ways_is_named_once() -> None:
 def test_the_rank_of_the_verdict_is_not_named_again() -> None:
     (only,) = told(SPIKE, named=(12,))
     assert only == "Also in iteration 20: 5.00 ms more, mostly in load, 4.0 % of the time"
+
+
+def test_every_iteration_of_one_is_this_step() -> None:
+    assert " in this step: " in also_sentence(SPIKE, HOSTS, 1, 100_000_000).sentence
