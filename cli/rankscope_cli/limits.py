@@ -39,7 +39,8 @@ EXIT_TOOL = 5
 """Exit code where the system cannot give what is needed, see CONTRACT.md."""
 
 UNSERVED = re.compile(
-    r"memory|can't start new thread|failed to map segment|spawn.*thread|thread creation|bad_alloc",
+    r"memory|can't start new thread|failed to map segment|spawn.*thread|thread creation|bad_alloc"
+    r"|codec configuration error",  # Pillow, whose compressor got none
     re.IGNORECASE,
 )
 """Messages of libraries that get no memory."""

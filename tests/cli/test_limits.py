@@ -149,6 +149,11 @@ def working(work: str) -> subprocess.Popen[str]:
         'create table t as select range a, random() b from range(10000000)")',
         "import threading; threading.stack_size(2**30)\n"
         "for _ in range(9): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
+        "import io\nfrom PIL import Image\nImage.init()\n"  # room for Pillow, not for zlib
+        "image, held, last, size = Image.new('L', (9, 9)), [], bytearray(10**5), 2**26\n"
+        "while size > 2**12:\n    try: held.append(bytearray(size))\n"
+        "    except MemoryError: size //= 2\n"
+        "del last\ntry: image.save(io.BytesIO(), 'png')\nfinally: del held",
     ],
 )
 def test_memory_that_ends_in_the_middle_is_one_line(work: str) -> None:
