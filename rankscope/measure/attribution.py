@@ -226,7 +226,8 @@ class _EarlierWork:
         """Add a chunk of work; `talks` says which of it communicates."""
         unlaunched = is_null(work["launch"])
         first = pl.col("start", "launch").min()
-        self._launched.append(rows_of(work, ~unlaunched).group_by(STREAM).agg(first))
+        launched = rows_of(work[[*STREAM, "start", "launch"]], ~unlaunched)
+        self._launched.append(launched.group_by(STREAM).agg(first))
         before = ~unlaunched & (filled(work["launch"], 0) < self._begin)
         for rows, of in ((self._outside, before), (self._unlaunched, unlaunched)):
             if (of & ~talks).any():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import filled, is_null, rows_of
+from rankscope.model.arrays import filled, is_null
 from rankscope.model.intervals import Times
 from rankscope.util.numbers import NEVER
 
@@ -58,12 +58,12 @@ class LaunchedOperations:
     def add(self, part: pl.DataFrame) -> None:
         """Add the next chunk of what `attribute` describes, in the order of the starts."""
         self.rows += part.height
-        own = rows_of(part, part["training"].to_numpy() & is_null(part["operation"]))
-        if own.is_empty():
+        own = part["training"].to_numpy() & is_null(part["operation"])
+        if not own.any():
             return
-        start = own["start"].to_numpy()
+        start, launch = part["start"].to_numpy()[own], filled(part["launch"], 0)[own]
         before = np.append(start[0] if self._latest is None else self._latest, start[:-1])
-        since = np.where(is_null(own["launch"]), before, filled(own["launch"], 0))
+        since = np.where(is_null(part["launch"])[own], before, launch)
         self._parts.append(Requests(since, start))
         self._latest = int(start[-1])
 
