@@ -16,7 +16,7 @@ import polars as pl
 from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.levels import HALF, LEAST_GAIN, MOST
+from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow
 from rankscope.judge.transfers import SlowTransfers
 
@@ -99,7 +99,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     priced = [Straggler(claim, gain) for claim, gain in zip(inputs.claims, rest, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
     least = LEAST_GAIN * total
-    if best is not None and not _is_a_detail(best, named, everything):
+    if best is not None and not _is_a_detail(best, named, everything, total):
         gains[Component.RANKS] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
@@ -131,15 +131,16 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     return _with_others(found, priced)
 
 
-def _is_a_detail(best: Straggler, named: int, everything: int) -> bool:
-    """Whether facts are less than what else imbalance costs.
+def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
+    """Whether facts are less than what else imbalance costs, which is much.
 
     Args:
         best: the claim that costs most.
         named: what healing of all claims saves.
         everything: what all imbalance costs.
+        total: the time.
     """
-    return best.claim.chance is None and everything - named > named
+    return best.claim.chance is None and everything - named > max(named, MUCH * total)
 
 
 def _slows_transfers(inputs: VerdictInputs, slow: SlowTransfers | None, found: Straggler) -> bool:
