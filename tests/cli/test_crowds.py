@@ -36,7 +36,7 @@ ONE_STATE = (
 LONGEST_S = 300
 """Of processor time, whatever else the machine does; most take a second or two."""
 
-BYTES = 6 * 10**9
+BYTES = 8 * 10**9
 """Address space of a process, of which engines reserve far more than they use."""
 
 HEAD = '{"schemaVersion":1,"distributedInfo":{"rank":%d,"world_size":%d},"traceEvents":['
