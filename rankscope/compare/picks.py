@@ -131,7 +131,8 @@ def pick(
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
-        rows_of: gives rank, iteration, `<metric>_ns` of some ranks in the selected iterations.
+        rows_of: gives rank, iteration, iteration_ns and `<metric>_ns` of some ranks in the selected
+            iterations.
         views_of: gives RANK_ITERATIONS of some ranks.
         who: rank → identity and report.
         utc_starts: rank → UTC of its report's time 0.
@@ -162,6 +163,9 @@ def pick(
     seen = views_of(picked)
     files = files or {rank: ReportFiles((who[rank][1],), (0,)) for rank in picked}
     own = seen.filter(pl.col("rank") == picked[0])
+    lengths = {
+        each[:2]: each[2] for each in rows.select("rank", "iteration", "iteration_ns").rows()
+    }
     rows, place_of = _in_one_file(rows, column, slow, own, files[picked[0]])
     when_slow = {number for _, when in slow for number in when}
     worst, typical = _moments(rows, column, when_slow)
@@ -174,6 +178,7 @@ def pick(
                 seen,
                 rank,
                 iteration,
+                lengths.get((rank, iteration)),
                 _shift(utc_starts.get(rank), first),
                 (files[rank].starts_ns[place_of], files[picked[0]].starts_ns[place_of]),
             )
@@ -328,16 +333,23 @@ def _shift(own: int | None, first: int | None) -> int | None:
 
 
 def _window(
-    views: pl.DataFrame, rank: int, iteration: int, shift: int | None, begins: tuple[int, int]
+    views: pl.DataFrame,
+    rank: int,
+    iteration: int,
+    length_ns: int | None,
+    shift: int | None,
+    begins: tuple[int, int],
 ) -> Window:
     """Where an iteration is in a rank's file: from the end of the iteration before it.
 
-    What is between the ranges of two iterations, often loading, belongs to the later one.
+    What is between the ranges of two iterations, often loading, belongs to the later one. So does
+    what the host does in the earlier range after the last work of the device, on its clock.
 
     Args:
         views: RANK_ITERATIONS.
         rank: whose report it is.
         iteration: which one.
+        length_ns: its measured length; None: unknown.
         shift: from its axis to that of the first picked report, ns.
         begins: where its file, and that of the first picked report, start on their axes, ns.
     """
@@ -345,7 +357,7 @@ def _window(
     own = own.sort("iteration").tail(2)
     start, end = int(own["view_start_ns"][-1]), int(own["view_end_ns"][-1])
     if own.height > 1 and own["iteration"][0] == iteration - 1:
-        start = min(start, int(own["view_end_ns"][0]))
+        start = min(start, int(own["view_end_ns"][0]), end - (length_ns or 0))
     return Window(
         iteration=iteration,
         start_ns=start - begins[0],

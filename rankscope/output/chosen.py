@@ -47,7 +47,7 @@ def picks_of(
         )
     return pick(
         scores,
-        lambda ranks: comparison.rows([metric], ranks),
+        lambda ranks: comparison.rows([*dict.fromkeys((metric, "iteration"))], ranks),
         lambda ranks: comparison.tables.read("iterations", ranks=ranks),
         identities_of(comparison.tables.ranks),
         comparison.scope.utc_starts,

@@ -30,7 +30,7 @@ def picked(
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
-    wide = wide.cast({"work_ns": pl.Int64})
+    wide = wide.cast({"work_ns": pl.Int64}).with_columns(iteration_ns=pl.lit(100))
     views = wide.with_columns(
         view_start_ns=pl.col("iteration") * 100 + pl.col("rank"),
         view_end_ns=pl.col("iteration") * 100 + 99,
@@ -142,6 +142,21 @@ def test_windows_of_the_worst_and_the_typical_iteration() -> None:
         assert each.typical.iteration == 2
 
 
+def test_a_window_holds_what_was_measured() -> None:
+    """On the clock of the device, it may begin within the range of the iteration before."""
+    rows = [(rank, i, 5, 100 + 70 * (i == 1)) for rank in range(3) for i in range(3)]
+    wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns", "iteration_ns"], orient="row")
+    views = wide.with_columns(
+        view_start_ns=pl.col("iteration") * 100, view_end_ns=pl.col("iteration") * 100 + 99
+    )
+    who = {
+        rank: (RankIdentity(rank, 50, None, None, "n0", FILE_NAME), Path("r")) for rank in range(3)
+    }
+    starts: dict[int, int | None] = dict.fromkeys(range(3), 0)
+    found = picked_from(wide, filled(views, RANK_ITERATIONS), who, starts, [((2,), (1,))])
+    assert {(each.worst.start_ns, each.worst.end_ns) for each in found.picks} == {(29, 199)}
+
+
 def test_of_one_rank_the_longest_iteration_is_the_worst() -> None:
     [only] = picked({3: [5, 9, 6, 5]}).picks
     assert (only.worst.iteration, only.typical.iteration) == (1, 0)
@@ -171,6 +186,7 @@ def test_older_reports_are_opened_too(tmp_path: Path) -> None:
 def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     (tmp_path / "all.nsys-rep").write_bytes(b"r" * 7)
     wide = pl.DataFrame({"rank": [0, 1, 2], "iteration": [0] * 3, "work_ns": [1, 2, 3]})
+    wide = wide.with_columns(iteration_ns=1)
     views = filled(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
     report = tmp_path / "all.sqlite"
     who = {r: (RankIdentity(r, 40 + r, None, None, None, MPI_TRACE), report) for r in range(3)}
