@@ -13,6 +13,7 @@ import pytest
 
 import rankscope
 from tests.cases import EXTRA_MS, PLAIN, assert_slow, codes, mean_ms, read
+from tests.forge import Markers, forge, scene
 from tests.pytorch_job import Edit, Job, kernels, without, write
 from tests.support import Result, mostly_slow
 
@@ -133,6 +134,29 @@ def test_waits_between_the_matched_calls_of_a_capture_are_no_work(
     assert (picks.metric, picks.picks[0].title, picks.picks[0].rank) == (
         "collective_wait", "min, slow", 2,
     ), "by arrivals, as the verdict"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "found", "gain_ms"),
+    [
+        ("balanced", 3, "balanced", None),
+        ("persistent", 3, "persistent", 16.0),  # the first forward precedes all collectives
+        ("persistent", 1, "inconclusive", None),
+    ],
+)
+def test_work_beside_communication_is_work_in_a_capture(
+    tmp_path: Path, kind: str, steps: int, found: str, gain_ms: float | None
+) -> None:
+    """All-reduces run beside backward: who waits in them is not who works less."""
+    unnamed = Markers(None, None, None, None, None, None, None)
+    job = scene("planted", ranks=4, iterations=steps, kind=kind)
+    forge(replace(job, markers=unnamed), tmp_path / "job")
+    verdict = read(tmp_path / "job", iteration="whole").compare().verdict
+    assert verdict.kind == found, verdict.sentence
+    assert ("rank 3 works" in verdict.sentence) == (kind == "persistent" and steps == 1)
+    if gain_ms is not None:
+        assert verdict.ranks == (3,)
+        assert verdict.gain_ns == pytest.approx(gain_ms * 1e6, rel=0.2)
 
 
 @pytest.mark.parametrize("heads", mostly_slow(["ProfilerStep", "ProfilerStep|Distributed"]))

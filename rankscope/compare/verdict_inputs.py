@@ -45,7 +45,7 @@ def verdict_inputs(
         ranks = sorted(tables.ranks["rank"])
         blocked = exposed(comparison.scope, ranks, numbers)
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)
-    judged = rows.select(JUDGED)
+    judged, outside = _judged_rows(rows.select(JUDGED), spans)
     transfer_ns, unmatched_ns = _exposed(rows)
     return VerdictInputs(
         run=RunSummary(
@@ -62,13 +62,14 @@ def verdict_inputs(
         role_of=dict.fromkeys(comparison.roles.of, ALL)
         if comparison.roles.own
         else comparison.roles.of,
-        wide=_in_one_role(_judged_rows(judged, spans), comparison),
+        wide=_in_one_role(judged, comparison),
         hosts=_hosts_of(comparison),
         tables=tables_of(tables),
         exposed_transfer_ns=transfer_ns,
         unmatched_ns=unmatched_ns,
         stages=lambda: _stages(comparison),
         spans=spans,
+        outside_ns=outside,
         collectives=lambda: by_collective(comparison.collectives(numbers), numbers),
         whole=_story_of_the_run(comparison, metric, default),
     )
@@ -104,20 +105,25 @@ def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
     return rows.with_columns(role=pl.lit(ALL)) if comparison.roles.own else rows
 
 
-def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
+def _judged_rows(
+    rows: pl.DataFrame, spans: Floats | None
+) -> tuple[pl.DataFrame, dict[int, int] | None]:
     """The rows, with what lies between collectives as the work of a capture without phases.
 
-    Where a capture begins and ends says nothing of a rank; who arrives late does.
+    Where a capture begins and ends says nothing of a rank; who arrives late does. The second is the
+    work that is left out, by rank.
     """
     if not lacks_phases(rows):
-        return rows
+        return rows, None
     if spans is not None:
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
-        return rows.sort("rank").with_columns(work_ns=work, other_ns=work)
+        every = rows.sort("rank")
+        outside = every.select("rank", pl.col("work_ns").fill_null(0) - work)
+        return every.with_columns(work_ns=work, other_ns=work), dict(outside.iter_rows())
     if rows["wait_ns"].null_count() or not rows["wait_ns"].max():
-        return rows
+        return rows, None
     late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective
-    return rows.with_columns(work_ns=late, other_ns=late)
+    return rows.with_columns(work_ns=late, other_ns=late), None
 
 
 def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:

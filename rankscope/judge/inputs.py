@@ -53,6 +53,8 @@ class VerdictInputs:
     """The same of calls that were not matched across ranks: transfers and waits."""
     spans: Floats | None = None
     """What each rank needs between collectives, `waits.own_spans`, where iterations are few."""
+    outside_ns: dict[int, int] | None = None
+    """rank → its work outside of what lies between collectives, where that is not judged."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
     """The rows of `breakdowns.by_collective` of the selected iterations."""
     whole: Story | None = None

@@ -6,13 +6,18 @@ alike may not be.
 
 from __future__ import annotations
 
+from statistics import median_low
+
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
-from rankscope.util.wording import agreeing, counted
+from rankscope.util.wording import agreeing, counted, percent
+
+LEAST_OUTSIDE = 0.05
+"""A rank that works so much more (share of the time) outside of what is judged may be slow."""
 
 
 def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
@@ -111,4 +116,25 @@ def ranks_blind(judged: Judgement) -> Verdict | None:
         "reports of "
         f"{counted(len(run.blind_ranks), 'rank')}",
         "record the same on every rank, and export those reports again",
+    )
+
+
+def unlike_outside(judged: Judgement) -> Verdict | None:
+    """A rank works more before the first collective of a capture, or after the last one."""
+    inputs, outside = judged.inputs, judged.inputs.outside_ns or {}
+    of_role: dict[str, list[int]] = {}
+    for rank, work in outside.items():
+        of_role.setdefault(inputs.role_of[rank], []).append(work)
+    more = {
+        rank: work - median_low(of_role[inputs.role_of[rank]]) for rank, work in outside.items()
+    }
+    slowest = max(more, key=lambda rank: more[rank], default=None)
+    if slowest is None or more[slowest] < LEAST_OUTSIDE * inputs.total_ns:
+        return None
+    return inconclusive(
+        f"between collectives no rank is slow beyond chance, but rank {slowest} works "
+        f"{more[slowest] / 1e6:.1f} ms ({percent(more[slowest] / inputs.total_ns)} of the time) "
+        "more than the median rank before the first or after the last one: it is slow, or its "
+        "capture has more there",
+        f"record several whole steps: {advice(Record.STEPS, inputs.run.recorder)}",
     )

@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     preconditions.only_loading_known,
     preconditions.ranks_missing,
     preconditions.ranks_blind,
+    preconditions.unlike_outside,
     groups.network,
     groups.balanced,
 )

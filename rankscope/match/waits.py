@@ -217,17 +217,17 @@ def own_spans(waited: WaitedCollectives, ranks: list[int], exposed: pl.DataFrame
     for _, members, where, rows in blocks_of(waited.shared, waited.groups):
         if members != len(ranks):
             continue
-        some = waited.rows[rows].select("rank", "arrival_ns", "end_ns")
+        some = waited.rows[rows].select("rank", "arrival_ns")
         shape = (members, where.stop - where.start)
-        rank, arrival, end = (some[name].to_numpy().reshape(shape) for name in some.columns)
+        rank, arrival = (some[name].to_numpy().reshape(shape) for name in some.columns)
         first = np.argsort(arrival[0], kind="stable")  # all ranks call in the same order
-        arrival, end = arrival[:, first], end[:, first]
+        arrival = arrival[:, first]
         same = np.diff(waited.shared["iteration"][where].to_numpy()[first]) == 0
         spans = np.stack(
             [
                 _worked(begin, until, blocked.get((each,), blocked_by_nothing))
                 for each, begin, until in zip(
-                    rank[:, 0].tolist(), end[:, :-1], arrival[:, 1:], strict=True
+                    rank[:, 0].tolist(), arrival[:, :-1], arrival[:, 1:], strict=True
                 )
             ]
         )[:, same]
