@@ -75,7 +75,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         spans = spans - np.median(spans, axis=0)
     noise = noise_of(np.nan_to_num(excess.share), excess.roles)
     found, lead = _traits(excess, noise, spans)
-    loaders_bind = any(_waits_for_queue(excess, each) for each in found)
+    loaders_bind = bool(found) and _waits_for_queue(excess, found[0])  # that costs most
     if loaders_bind:
         excess = excess.without(Phase.LOAD)
         found, lead = _traits(excess, noise, None)
