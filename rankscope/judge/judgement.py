@@ -19,6 +19,7 @@ from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow
 from rankscope.judge.transfers import SlowTransfers
+from rankscope.model.kinds import VerdictKind
 
 
 class Component(Enum):
@@ -134,13 +135,16 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
 def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
     """Whether facts are less than what else imbalance costs, which is much.
 
+    Events that recur with a period are no detail: they have one reason.
+
     Args:
         best: the claim that costs most.
         named: what healing of all claims saves.
         everything: what all imbalance costs.
         total: the time.
     """
-    return best.claim.chance is None and everything - named > max(named, MUCH * total)
+    is_event = best.claim.chance is None and best.claim.pattern.kind is not VerdictKind.PERIODIC
+    return is_event and everything - named > max(named, MUCH * total)
 
 
 def _slows_transfers(inputs: VerdictInputs, slow: SlowTransfers | None, found: Straggler) -> bool:
