@@ -308,12 +308,16 @@ def test_who_leads_by_chance_is_said_and_not_accused() -> None:
 
 def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     """Of ranks whose times scatter, each is sometimes the latest."""
-    late = np.random.default_rng(5).normal(0, 6, (RANKS, COUNT))
+    late = np.random.default_rng(6).normal(0, 6, (RANKS, COUNT))
     rows = [(rank, i, float(late[rank, i])) for rank in range(RANKS) for i in range(COUNT)]
     wide = wide_of(rows)
     whole = inputs_of(wide, run=SUMMARY).story
+    assert whole.lead is not None
+    leading = set()
     for i in range(COUNT):
         part = inputs_of(wide.filter(iteration=i), run=replace(SUMMARY, iterations=1))
         verdict = judge(replace(part, whole=whole))
         assert ", 0.0 % of the time, but" not in verdict.sentence
         assert verdict.leading is None or verdict.leading.gain >= 0.01
+        leading |= set() if verdict.leading is None else {verdict.leading.ranks}
+    assert leading > {whole.lead.ranks}  # others lead where it is not late
