@@ -47,7 +47,7 @@ class Story:
     ranks that slow: it is no small one. None where no excess is positive. `count`: iterations.
     `fast`: ranks that are fast beyond chance, if no rank is slow beyond it and they are more than a
     third of their role: the others may then be the slow ones.
-    `loaders_bind`: the loaders of all ranks are the bottleneck, so that loading tells of nobody.
+    `loaders_bind`: the loaders of all ranks are the bottleneck, so loading blames nobody.
     """
 
     noise: float

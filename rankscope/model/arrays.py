@@ -20,7 +20,7 @@ def rows_of(frame: pl.DataFrame, flags: Flags) -> pl.DataFrame:
 
 
 FEW = 2**31
-"""Numbers that differ by more are counted, lest products of such numbers overflow."""
+"""Numbers that differ by more are replaced by their places: products of them could overflow."""
 
 Rows = TypeVar("Rows", pl.DataFrame, pl.Series)
 

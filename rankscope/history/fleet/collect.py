@@ -172,7 +172,7 @@ def read_ledger(path: Path, more: Collected | None = None) -> Collected:
     """The evidence of a ledger, and of other runs.
 
     Raises:
-        DatabaseError: there is no ledger, or the file is none.
+        DatabaseError: the ledger does not exist, or the file is not a ledger.
     """
     tables = Ledger(path, TABLES).read()
     if more is None:

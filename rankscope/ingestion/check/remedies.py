@@ -190,7 +190,7 @@ OF_INSPECTOR = {
 """Warning code → what to do about a dump of NCCL Inspector."""
 
 OF_RECORDER = {Recorder.PYTORCH: PYTORCH, Recorder.INSPECTOR: INSPECTOR}
-"""The placeholder for a launcher."""
+"""Recorder → the name that is used in place of a launcher's."""
 
 
 def recorder(file: ReportFile, facts: CaptureFacts) -> str:
