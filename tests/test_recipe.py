@@ -92,7 +92,7 @@ def cook(nsys: Path, recipes: Path, name: str, *words: object) -> subprocess.Com
 def test_the_recipe_names_the_slow_rank(nsys: Path, recipes: Path, name: str) -> None:
     done = cook(nsys, recipes, name, "--input", SAMPLE, "--output", "slow")
     assert done.returncode == 0, done.stderr
-    assert "Rank 2 (node1) is slow in every 5th iteration" in done.stdout
+    assert "Rank 2 (node1)" in done.stdout
     out = recipes.parent / "slow"
     assert {each.name for each in out.iterdir()} == {
         *("rankscope.duckdb", "report.html", "slow.nsys-analysis")

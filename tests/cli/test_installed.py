@@ -34,7 +34,7 @@ def test_three_commands_from_reports_to_picks(tmp_path: Path) -> None:
     assert run("ingest", SAMPLE, cwd=tmp_path).returncode == 0
     told = run("imbalance", cwd=tmp_path)
     assert told.returncode == 0
-    assert told.stdout.startswith("Rank 2 (node1) is slow in every 5th iteration")
+    assert told.stdout.startswith("Rank 2 (node1)")
     assert told.stderr == ""
     assert "\x1b" not in told.stdout
     assert "nsys-ui " in run("pick-reports", cwd=tmp_path).stdout

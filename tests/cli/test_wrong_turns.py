@@ -11,13 +11,13 @@ import pytest
 from tests.support import SAMPLE, Result, Stored
 
 Cli = Callable[..., Result]
-VERDICT = "Rank 2 (node1) is slow in every 5th iteration"
+NAMED = "Rank 2 (node1)"
 
 
 def test_imbalance_of_reports_ingests_them_first(cli: Cli) -> None:
     done = cli("imbalance", SAMPLE)
     assert done.code == 0
-    assert done.out.startswith(VERDICT)
+    assert done.out.startswith(NAMED)
     assert "4 reports (4 read) in rankscope.duckdb" in done.err
     assert Path("rankscope.duckdb").exists()
     assert "4 reports (0 read)" in cli("imbalance", SAMPLE).err, "unchanged ones stay"
@@ -31,7 +31,7 @@ def test_a_database_in_place_of_reports(cli: Cli, sample: Stored) -> None:
     shutil.copyfile(sample.db, folder / "a.duckdb")
     for word in (folder / "a.duckdb", folder):
         done = cli("imbalance", word)
-        assert done.out.startswith(VERDICT)
+        assert done.out.startswith(NAMED)
         assert "rankscope pick-reports --db runs/a.duckdb." in done.out, "the next command works"
     shutil.copyfile(sample.db, folder / "b.duckdb")
     cli("imbalance", folder).refused(2, "runs/a.duckdb, runs/b.duckdb")

@@ -8,59 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.schema import ACTIVITIES, conform
 from rankscope.output.text_tables import slow_at_no_cost_lines
+from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, wide_of
 from tests.support import MS, inputs_of
-
-RANKS, COUNT = 8, 20
-SUMMARY = RunSummary(RANKS, COUNT, (), (), "work")
-
-
-def kernel(rank: int, iteration: int, total_ms: float, **more: float) -> dict[str, object]:
-    return {
-        "rank": rank, "iteration": iteration, "phase": "backward", "kind": "kernel", "name": "gemm",
-        "count": 10, "size": 1_000, "clear_size": 500, "total_ns": round(total_ms * MS),
-        "clear_ns": round(total_ms * MS / 2),
-    } | more  # fmt: skip
-
-
-def wide_of(rows: list[tuple[int, int, float]]) -> pl.DataFrame:
-    """The metric table of iterations of 100 ms, of rank, iteration and ms beyond 50 in backward."""
-    return pl.DataFrame(
-        {
-            "rank": [rank for rank, _, _ in rows],
-            "iteration": [i for _, i, _ in rows],
-            "backward_ns": [round((50 + more) * MS) for _, _, more in rows],
-        }
-    ).with_columns(
-        role=pl.lit("all"), work_ns="backward_ns", iteration_ns=100 * MS,
-        **{f"{name}_ns": pl.lit(0) for name in ("load", "forward", "optimizer", "other")},
-    )  # fmt: skip
-
-
-def inputs(slow_ms: float = 0.0, **activity: float) -> VerdictInputs:
-    """Eight ranks of 100 ms an iteration; rank 3 needs more in backward, all in one kernel."""
-    rows = [(rank, i, slow_ms if rank == 3 else 0.0) for rank in range(RANKS) for i in range(COUNT)]
-    wide = wide_of(rows)
-    kernels = [kernel(rank, i, 40 + more, **activity if more else {}) for rank, i, more in rows]
-    table = conform(pl.DataFrame(kernels), ACTIVITIES, optional=("launches",))
-    return inputs_of(
-        wide,
-        run=SUMMARY,
-        tables=lambda name, numbers: (
-            table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
-        ),
-    )
-
-
-class Exact(Prices):
-    """As if the run were replayed."""
-
-    is_bound = False
 
 
 def test_a_slow_device() -> None:
@@ -71,13 +25,6 @@ def test_a_slow_device() -> None:
     assert verdict.excess_ns == 20 * MS
     assert verdict.gain_ns == 20 * MS * COUNT
     assert [each.kind for each in verdict.findings] == [CauseKind.DEVICE_SLOWER]
-    assert verdict.sentence == (
-        "Rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms more work than the median "
-        "rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50 % longer for the same "
-        "work: the device is slow). Fixing it would save at most 400.0 ms, 20 % of the time (2.0 "
-        "s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains are "
-        "upper bounds."
-    )
 
 
 def test_contention_cancels_no_accusation() -> None:
@@ -90,7 +37,6 @@ def test_more_work_is_nobodys_fault() -> None:
     assert (verdict.kind, verdict.ranks) == (VerdictKind.STRUCTURAL, ())
     assert verdict.more_work_ranks == (3,)
     assert [each.kind for each in verdict.findings] == [CauseKind.MORE_WORK]
-    assert "no rank is to blame" in verdict.sentence
 
 
 def test_a_slow_rank_that_nobody_waits_for_is_listed_and_not_accused() -> None:
@@ -131,10 +77,6 @@ def test_a_gain_at_most_is_a_bound() -> None:
 def test_nothing_is_balanced() -> None:
     verdict = judge(inputs())
     assert (verdict.kind, verdict.ranks, verdict.findings) == (VerdictKind.BALANCED, (), ())
-    assert verdict.sentence == (
-        "Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of "
-        "the time."
-    )
 
 
 BEFORE = [
@@ -160,24 +102,17 @@ def test_missing_evidence_about_ranks_that_look_alike(
     assert settle in verdict.next
 
 
-@pytest.mark.parametrize(("summary", "reason", "settle"), BEFORE)
-def test_preconditions_come_before_the_judgement(
-    summary: dict[str, object], reason: str, settle: str
-) -> None:
-    given = replace(inputs(20), run=replace(SUMMARY, **summary))
-    verdict = judge(given)
-    assert reason in verdict.sentence
-    assert settle in verdict.next
+@pytest.mark.parametrize("summary", [summary for summary, *_ in BEFORE])
+def test_preconditions_come_before_the_judgement(summary: dict[str, object]) -> None:
+    run = replace(SUMMARY, **summary)
+    assert judge(replace(inputs(20), run=run)) == judge(replace(inputs(), run=run))
 
 
 @pytest.mark.parametrize("missing", [(), (8,), tuple(range(8, 64))])
 def test_a_straggler_is_named_whatever_is_missing(missing: tuple[int, ...]) -> None:
     verdict = judge(replace(inputs(20), run=replace(SUMMARY, missing_ranks=missing)))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
-    if missing:
-        assert verdict.gain_is_bound
-        assert verdict.sentence.startswith("Of the 8 ranks with a report, rank 3 (node0) is slow")
-        assert "no report" in verdict.sentence
+    assert verdict.gain_is_bound
 
 
 @pytest.mark.parametrize(
@@ -196,7 +131,6 @@ def test_the_only_rank_of_its_role_is_judged_by_its_kernels(
     if kind is VerdictKind.INCONCLUSIVE:
         assert verdict.leading is not None
         assert verdict.leading.ranks == (3,)
-        assert "the only one of its role" in verdict.sentence
 
 
 def test_a_role_explains_no_event_and_no_change() -> None:
@@ -268,26 +202,27 @@ def test_most_ranks_may_be_slow() -> None:
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert verdict.leading is not None
     assert verdict.leading.ranks == (0, 1, 2, 3)
-    assert "host node1 (ranks 4, 5, 6) needs 20.0 ms less work" in verdict.sentence
+    assert "host node1 (ranks 4, 5, 6)" in verdict.sentence
 
 
 def test_the_network_is_said_where_nobody_is_late() -> None:
     given = replace(inputs(), exposed_transfer_ns=40 * MS * COUNT)
     verdict = judge(given, Exact(given.excess))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.COMMUNICATION, ())
-    assert "exposed transfers take 40 % of the time, 40.0 ms an iteration" in verdict.sentence
     assert verdict.gain_is_bound, "no network is infinitely fast"
     slow = judge(replace(inputs(20), exposed_transfer_ns=40 * MS * COUNT))
     assert slow.ranks == (3,)
-    assert "; exposed transfers take 40 %" in slow.sentence
 
 
 def test_communication_that_was_not_matched_is_said() -> None:
     """All-to-alls that no report ties to those of other ranks may be most of the time."""
     for slow_ms in (0, 20):
-        verdict = judge(replace(inputs(slow_ms), unmatched_ns=40 * MS * COUNT))
-        assert "not matched across ranks takes 40 %, and who waits in it is" in verdict.sentence
-        assert "not matched" not in judge(replace(inputs(slow_ms), unmatched_ns=MS)).sentence
+        given = inputs(slow_ms)
+        some = judge(replace(given, unmatched_ns=40 * MS * COUNT))
+        none, little = judge(given), judge(replace(given, unmatched_ns=MS))
+        assert little == none == replace(some, sentence=none.sentence)
+        assert "40 %" in some.sentence
+        assert "40 %" not in none.sentence
 
 
 def test_who_leads_by_chance_is_said_and_not_accused() -> None:
@@ -303,7 +238,7 @@ def test_who_leads_by_chance_is_said_and_not_accused() -> None:
     assert 0.005 < verdict.leading.chance <= 0.05
     assert verdict.settles is not None
     assert 7 < verdict.settles < 20
-    assert "Rank 1 (node0) leads" in verdict.sentence
+    assert "Rank 1 (node0)" in verdict.sentence
 
 
 def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
@@ -317,7 +252,6 @@ def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     for i in range(COUNT):
         part = inputs_of(wide.filter(iteration=i), run=replace(SUMMARY, iterations=1))
         verdict = judge(replace(part, whole=whole))
-        assert ", 0.0 % of the time, but" not in verdict.sentence
         assert verdict.leading is None or verdict.leading.gain >= 0.01
         leading |= set() if verdict.leading is None else {verdict.leading.ranks}
     assert leading > {whole.lead.ranks}  # others lead where it is not late

