@@ -52,6 +52,13 @@ ENVIRONMENT = {
 AHEAD = 2
 """Reports in progress per worker: one being read, and one whose rows wait to be stored."""
 
+TRIES_ALONE = 2
+"""Times that a report is read alone before it is blamed for the end of its reader.
+
+Another report's reader may have taken it along before, and a worker may be killed for what other
+programs take.
+"""
+
 SIGNAL_NAME = re.compile(r"\b(SIG[A-Z]+)\b")
 """In loky's message about workers that were killed."""
 
@@ -200,16 +207,18 @@ class WorkerPool:
         files: list[ReportFile],
         options: ShapingOptions,
     ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
-        """Read reports whose worker was killed once more, one at a time in one process."""
+        """Read reports that were lost with a worker again, one at a time in one process."""
         is_ready = False
         for file in files:
-            if not is_ready:
-                self._start(1)
-            try:
-                result = self._submit(function, file, options).result()
-                is_ready = True
-            except BrokenExecutor as error:
-                result, is_ready = _killed(file, error), False
+            for _ in range(TRIES_ALONE):
+                if not is_ready:
+                    self._start(1)
+                try:
+                    result = self._submit(function, file, options).result()
+                    is_ready = True
+                    break
+                except BrokenExecutor as error:
+                    result, is_ready = _killed(file, error), False
             yield file, result
 
     def _worker_count(self, files: list[ReportFile]) -> int:
@@ -298,7 +307,7 @@ def _changed(file: ReportFile) -> UnreadableReport | None:
 
 
 def _killed(file: ReportFile, error: BrokenExecutor) -> ReportError:
-    """The error of a report whose reader was killed, alone as well."""
+    """The error of a report whose reader was killed each time it was read alone."""
     signals = sorted({*SIGNAL_NAME.findall(str(error))})
     how = f" by {', '.join(signals)}" if signals else ""
     return ReportError(

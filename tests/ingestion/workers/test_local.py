@@ -96,6 +96,29 @@ def test_a_report_that_kills_its_reader_twice_is_the_error(tmp_path: Path) -> No
     assert all(result == file.path.name for file, result in results.items())
 
 
+def taken_along(file: ReportFile, options: ShapingOptions) -> str:
+    """The smaller report kills its reader, and the larger one's with it, which is killed again."""
+    with (file.path.parent / f"reads of {file.path.name}").open("a") as reads:
+        times = reads.tell()
+        reads.write(".")
+    if file.path.name == "rank_0":
+        until((file.path.parent / "reads of rank_1").exists)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if times == 0:
+        until(lambda: False)
+    if times == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return file.path.name
+
+
+@pytest.mark.slow
+def test_a_report_lost_with_another_is_not_blamed_for_one_end_of_its_reader(tmp_path: Path) -> None:
+    files = made(tmp_path, 2)
+    results = dict(map_reports(taken_along, files, ShapingOptions(), 2))
+    assert isinstance(results[files[0]], ReportError)
+    assert results[files[1]] == "rank_1"
+
+
 def ends_at_once(file: ReportFile, options: ShapingOptions) -> None:
     os._exit(1)
 
