@@ -25,7 +25,7 @@ from rankscope.compare.comparison import Comparison, Stage, calls_again
 from rankscope.compare.timeline import ORDERS
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.replay import Replay
-from rankscope.judge.replayable import replay_parts
+from rankscope.judge.replay_inputs import replay_parts
 from rankscope.match.collectives import Matched
 from rankscope.match.communication import match_run
 from rankscope.model.kinds import PARTS

@@ -12,8 +12,7 @@ import polars as pl
 from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, stored_rows
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.judge.excess import excess_of
-from rankscope.judge.flags import flagged
-from rankscope.judge.story import Story
+from rankscope.judge.story import Story, flagged
 from rankscope.match.communication import Matching, RunCalls, match_again, waits_of
 from rankscope.match.roles import Roles
 from rankscope.match.selection import Scope, Selection, common_iterations

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from rankscope.compare import scores
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import role_of
-from rankscope.judge import scores
-from rankscope.judge.iteration_clusters import by_iteration
 from rankscope.match.waits import shown_error
 from rankscope.model.metrics import METRICS, columns_of
 from rankscope.model.results import Imbalance

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import polars as pl
 
+from rankscope.compare import scores as judge_scores
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import stored_rows
-from rankscope.judge import scores as judge_scores
 from rankscope.judge.story import Story
 from rankscope.match.selection import Scope, common_iterations
 from rankscope.match.wait_sums import Waits

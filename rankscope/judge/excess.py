@@ -5,15 +5,19 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.judge.levels import FEW, MUCH, NOISE
 from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of
+from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats, lower_medians
 
 Index = NDArray[np.int64]
@@ -55,8 +59,8 @@ class Excess:
 
     @property
     def share(self) -> Floats:
-        """`total` as a share of `unit`."""
-        return np.asarray(self.total / self.unit)
+        """`total` as a share of `unit`; 0 where unknown."""
+        return np.nan_to_num(self.total / self.unit)
 
     def without(self, phase: str) -> Excess:
         """The same without the time in a phase."""
@@ -64,13 +68,37 @@ class Excess:
             return self
         place = self.phases.index(phase)
         value = self.value - np.nan_to_num(self.spent[:, :, place])
-        total = value.copy()
-        for role in np.unique(self.roles):
-            some = self.roles == role
-            total[some] -= lower_medians(value[some], 0)
         by_phase = self.by_phase.copy()
         by_phase[:, :, place] = 0.0
-        return replace(self, total=total, by_phase=by_phase, value=value)
+        return replace(
+            self, total=value - _usual(value, self.roles), by_phase=by_phase, value=value
+        )
+
+    def cells(self, ranks: Sequence[int] | Index, iterations: Sequence[int]) -> Flags:
+        """Some ranks in some iterations, as a matrix of rank by iteration."""
+        rows, columns = np.isin(self.ranks, ranks), np.isin(self.numbers, iterations)
+        return np.asarray(rows[:, None] & columns)
+
+    def amounts(self, noise: float, where: Flags) -> Floats:
+        """What healing some cells takes out, in ns, rank by iteration.
+
+        Each rank's usual excess there, and what lies beyond twice the noise around it: a rank that
+        is healed keeps its noise.
+
+        Args:
+            noise: as in `Story`.
+            where: the cells.
+        """
+        found = np.zeros(self.total.shape)
+        for rank in np.flatnonzero(where.any(axis=1)):
+            here = where[rank] & ~np.isnan(self.total[rank])
+            share = self.total[rank, here] / self.unit[rank, here]
+            if len(share):
+                level = float(np.median(share))
+                rest = share - level
+                beyond = np.sign(rest) * np.maximum(np.abs(rest) - 2 * noise, 0.0)
+                found[rank, here] = np.maximum(level + beyond, 0.0) * self.unit[rank, here]
+        return found
 
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.
@@ -82,7 +110,7 @@ class Excess:
         Returns:
             rank by iteration by phase, never more than the phase's time.
         """
-        found = by_phase_in_memory(np.zeros((len(self.phases), *amount.shape)))
+        found = _by_phase_in_memory(np.zeros((len(self.phases), *amount.shape)))
         some = np.flatnonzero((amount > 0).any(axis=1))
         for at in range(0, len(some), RANKS_AT_ONCE):
             ranks = some[at : at + RANKS_AT_ONCE]
@@ -120,16 +148,11 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         return values
 
     value = matrix(column_of(metric))
-    spent = by_phase_in_memory(np.stack([matrix(column_of(phase)) for phase in phases]))
-    iteration = matrix("iteration_ns")
-    length, unit = np.empty_like(iteration), np.empty_like(iteration)
-    usual, typical = np.empty_like(value), np.empty_like(spent)
+    spent = _by_phase_in_memory(np.stack([matrix(column_of(phase)) for phase in phases]))
+    length, usual = _usual(matrix("iteration_ns"), roles), _usual(value, roles)
+    unit = np.empty_like(length)
     for role in range(len(names)):
-        some = roles == role
-        length[some] = lower_medians(iteration[some], 0)
-        usual[some] = lower_medians(value[some], 0)
-        typical[some] = lower_medians(spent[some], 0)
-        unit[some] = _unit(usual[some], length[some])
+        unit[roles == role] = _unit(usual[roles == role][:1], length[roles == role][:1])
     return Excess(
         metric=metric,
         ranks=ranks,
@@ -138,7 +161,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         role_names=names,
         phases=phases,
         total=value - usual,
-        by_phase=spent - typical,
+        by_phase=spent - _usual(spent, roles),
         value=value,
         spent=spent,
         length=np.where(length > 0, length, np.nan),
@@ -146,7 +169,15 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     )
 
 
-def by_phase_in_memory(values: Floats) -> Floats:
+def _usual(values: Floats, roles: Index) -> Floats:
+    """The lower median of the role, in each row."""
+    found = np.empty_like(values)
+    for role in np.unique(roles):
+        found[roles == role] = lower_medians(values[roles == role], 0)
+    return found
+
+
+def _by_phase_in_memory(values: Floats) -> Floats:
     """Phase by rank by iteration as rank by iteration by phase, where sums over phases are quick.
 
     What numpy computes from it lies in memory in the same way.
@@ -163,3 +194,35 @@ def _unit(usual: Floats, length: Floats) -> Floats:
     if not typical > 0:
         return np.full_like(length, middle)
     return np.asarray(np.where(usual > 0, usual / typical, 1.0) * middle)
+
+
+def event_of(noise: float) -> float:
+    """The share of an iteration from which on an excess is an event."""
+    return max(NOISE * noise, MUCH)
+
+
+def noise_of(share: Floats, roles: Index) -> float:
+    """How far a rank usually wanders around its own median.
+
+    From the differences of ranks of a role that are about equally slow, which contain the noise of
+    two ranks: no rank is the median then, whose excess is 0. A quarter of the pairs wander less:
+    slow and noisy ranks do not count while they are few.
+    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992). Of fewer than
+    FEW iterations it is how far these ranks lie from each other.
+
+    Args:
+        share: rank by iteration, as shares of the iteration.
+        roles: of the ranks.
+    """
+    spread = []
+    for role in np.unique(roles):
+        some = share[roles == role]
+        some = some[np.argsort(some.mean(axis=1), kind="stable")]
+        apart = some[1:] - some[:-1] if len(some) < FEW else some - np.roll(some, 1, axis=0)
+        count = apart.shape[1]
+        if count >= FEW:
+            off = np.median(np.abs(apart - np.median(apart, axis=1, keepdims=True)), axis=1)
+            spread += (off * count / (count - 0.8)).tolist()
+        else:
+            spread += np.median(np.abs(apart), axis=1).tolist()
+    return ROBUST / math.sqrt(2) * float(np.quantile(spread, 0.25)) if spread else 0.0

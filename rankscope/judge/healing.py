@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from functools import cached_property
 
 import numpy as np
 
@@ -17,53 +17,6 @@ LEAST_PLAYED, BLOCK = 60, 10
 """Iterations of a large run that are played at least, and those that follow each other in it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Components:
-    """The parts of the excess, as the time that healing each takes out.
-
-    All but `transfer` are rank by iteration by phase, in ns. `everything`: every rank at its role's
-    median, and every role at the median role. `role`: every role at the median role; None where all
-    ranks have one role. `transfer`: of each collective, what it takes beyond the usual; None where
-    nothing does.
-    """
-
-    everything: Floats
-    role: Floats | None
-    transfer: Floats | None
-
-
-def components_of(excess: Excess, transfer: Floats | None) -> Components:
-    """The parts of the excess of a run.
-
-    Args:
-        excess: of all ranks.
-        transfer: as in `Components`.
-    """
-    role = role_excess(excess) if len(excess.role_names) > 1 else None
-    own = excess.saved(excess.total, excess.by_phase)
-    return Components(
-        everything=own if role is None else np.fmin(own + role, np.fmax(excess.spent, 0.0)),
-        role=role,
-        transfer=transfer,
-    )
-
-
-def role_excess(excess: Excess) -> Floats:
-    """The usual time of each phase of a role's median rank beyond that of the median role."""
-    medians = np.stack(
-        [
-            lower_medians(excess.spent[excess.roles == role], 0)[0]
-            for role in range(len(excess.role_names))
-        ]
-    )
-    over = medians - lower_medians(medians, 0)
-    # iterations differ in length, where some accumulate or evaluate: the usual share counts
-    unit = np.nanmedian(excess.unit, axis=0)[None, :, None]
-    over = lower_medians(over / unit, 1) * unit
-    whole = np.nansum(over, axis=2)
-    return excess.saved(whole[excess.roles], over[excess.roles])
-
-
 class Prices:
     """What healing saves, in ns.
 
@@ -73,9 +26,9 @@ class Prices:
     an iteration is unknown.
 
     Attributes:
-        components: the parts of the excess.
         slow: collectives that take longer than usual; None where there are none, or that is
             unknown.
+        transfer: of each collective, what it takes beyond the usual; None where nothing does.
     """
 
     def __init__(
@@ -91,7 +44,33 @@ class Prices:
         self._excess = excess
         self._replay = replay
         self.slow = slow
-        self.components = components_of(excess, None if slow is None else slow.saved)
+        self.transfer = None if slow is None else slow.saved
+
+    @cached_property
+    def role(self) -> Floats | None:
+        """What brings every role to the median role: rank by iteration by phase, ns.
+
+        The usual time of each phase of a role's median rank beyond that of the median role. None
+        where all ranks have one role.
+        """
+        excess = self._excess
+        if len(excess.role_names) < 2:
+            return None
+        each = (excess.spent[excess.roles == role] for role in range(len(excess.role_names)))
+        medians = np.stack([lower_medians(spent, 0)[0] for spent in each])
+        over = medians - lower_medians(medians, 0)
+        # iterations differ in length, where some accumulate or evaluate: the usual share counts
+        unit = np.nanmedian(excess.unit, axis=0)[None, :, None]
+        over = lower_medians(over / unit, 1) * unit
+        return excess.saved(np.nansum(over, axis=2)[excess.roles], over[excess.roles])
+
+    @cached_property
+    def everything(self) -> Floats:
+        """What brings every rank to its role's median, and every role to the median role."""
+        own = self._excess.saved(self._excess.total, self._excess.by_phase)
+        if self.role is None:
+            return own
+        return np.asarray(np.fmin(own + self.role, np.fmax(self._excess.spent, 0.0)))
 
     @property
     def is_bound(self) -> bool:
@@ -117,21 +96,21 @@ class Prices:
         replay = self._replay
         return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
 
-    def of(self, healed: Iterable[Floats], transfer: Floats | None = None) -> list[int]:
+    def of(self, healed: Iterable[Floats], *, with_transfers: Container[int] = ()) -> list[int]:
         """The gain of each healing.
 
         Args:
             healed: rank by iteration by phase in ns; each is needed only until the next is taken.
-            transfer: of each collective; healed in addition, in all of them.
+            with_transfers: the places of those with which all transfers become as usual.
         """
         replay, excess = self._replay, self._excess
         if replay is None:
-            return [self._bound(each) for each in healed]
+            return [int(self._faster(each).sum()) for each in healed]
         played = np.isin(excess.numbers, replay.iterations)
         changes, scales = [], []
-        for each in healed:
-            placed = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
-            changes.append(Healing(placed, transfer))
+        for place, each in enumerate(healed):
+            work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
+            changes.append(Healing(work, self.transfer if place in with_transfers else None))
             scales.append(1.0 if played.all() else self._scale(each, played))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
@@ -150,9 +129,6 @@ class Prices:
         if not self.is_bound:
             return gain_ns
         return max(gain_ns, round(float(np.nan_to_num(healed).max(axis=0).sum())))
-
-    def _bound(self, healed: Floats) -> int:
-        return int(self._faster(healed).sum())
 
     def _faster(self, healed: Floats) -> Floats:
         """How much faster the slowest rank of each iteration would be."""
@@ -183,12 +159,10 @@ def sampled(excess: Excess, most: int) -> list[int]:
     chosen = np.zeros(count, dtype=np.bool_)
     for start in starts:
         chosen[start : start + BLOCK] = True
-    worst = np.nan_to_num(excess.share).max(axis=0)
-    chosen[np.argsort(-worst, kind="stable")[: most // 2]] = True
+    chosen[np.argsort(-excess.share.max(axis=0), kind="stable")[: most // 2]] = True
     return list(map(int, excess.numbers[chosen]))
 
 
-def only(healed: Floats, ranks: Flags, where: Flags | None = None) -> Floats:
-    """A healing of some ranks, in all iterations or where a matrix of rank by iteration says."""
-    some = ranks[:, None] if where is None else ranks[:, None] & where
-    return np.where(some[:, :, None], healed, 0.0)
+def only(healed: Floats, some: Flags) -> Floats:
+    """A healing of some ranks, or of some cells of rank by iteration."""
+    return np.where(some.reshape(*some.shape, *[1] * (3 - some.ndim)), healed, 0.0)

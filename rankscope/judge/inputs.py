@@ -8,10 +8,8 @@ from functools import cached_property
 
 import polars as pl
 
-from rankscope.judge import flags
-from rankscope.judge.cells import amounts, places_of, where_of
 from rankscope.judge.excess import Excess, excess_of
-from rankscope.judge.story import Slow, Story, claims_of, story_of
+from rankscope.judge.story import Slow, Story, claims_of, flagged, story_of
 from rankscope.sources.recorders import Recorder
 from rankscope.util.robust import Floats
 
@@ -78,16 +76,14 @@ class VerdictInputs:
 
     def healed(self, claim: Slow) -> Floats:
         """What healing a claim takes out: rank by iteration by phase, ns."""
-        places = places_of(self.excess, claim.ranks)
-        where = where_of(self.excess, places, claim.pattern.iterations)
-        return self.excess.saved(
-            amounts(self.excess, self.story.noise, where), self.excess.by_phase
-        )
+        slow = self.excess.cells(claim.ranks, claim.pattern.iterations)
+        amount = self.excess.amounts(self.story.noise, slow)
+        return self.excess.saved(amount, self.excess.by_phase)
 
     @cached_property
     def flags(self) -> pl.DataFrame:
-        """The columns of `flags.flagged`."""
-        return flags.flagged(self.excess, self.story)
+        """The columns of `story.flagged`."""
+        return flagged(self.excess, self.story)
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -101,7 +97,5 @@ class VerdictInputs:
 
     def rows_of(self, claim: Slow) -> pl.DataFrame:
         """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
-        wanted = pl.DataFrame({"rank": claim.ranks}).join(
-            pl.DataFrame({"iteration": claim.pattern.iterations}), how="cross"
-        )
-        return self.flags.join(wanted, on=["rank", "iteration"], how="semi")
+        theirs = pl.col("rank").is_in(claim.ranks)
+        return self.flags.filter(theirs & pl.col("iteration").is_in(claim.pattern.iterations))

@@ -5,10 +5,10 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,20 +18,14 @@ from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow
-from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.kinds import VerdictKind
+from rankscope.util.robust import Floats
+
+Component = Literal["ranks", "role", "transfer"]
+"""A part of the imbalance."""
 
 
-class Component(Enum):
-    """A part of the imbalance."""
-
-    RANKS = "ranks"
-    ROLE = "role"
-    TRANSFER = "transfer"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Straggler:
+class Straggler(NamedTuple):
     """A claim with its price."""
 
     claim: Slow
@@ -68,7 +62,7 @@ class Judgement:
     @property
     def cost_ns(self) -> int:
         """What all imbalance costs: `everything_ns`; without a replay, what it is at most."""
-        cost = self.prices.most(self.prices.components.everything, self.everything_ns)
+        cost = self.prices.most(self.prices.everything, self.everything_ns)
         return cost if self.straggler is None else max(cost, self.gain_of(self.straggler))
 
     def gain_of(self, straggler: Straggler) -> int:
@@ -78,58 +72,70 @@ class Judgement:
     @property
     def is_by_design(self) -> bool:
         """Whether most of the named ranks are given more work: no repair makes them fast."""
-        named = () if self.straggler is None else self.straggler.claim.ranks
-        return 2 * len(self.more_work_ranks) > len(named)
+        return _is_by_design(self.straggler, self.more_work_ranks)
+
+
+def _is_by_design(named: Straggler | None, more_work: list[int]) -> bool:
+    return named is not None and 2 * len(more_work) > len(named.claim.ranks)
 
 
 def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     """Price the claims and components of a run and choose what decides."""
-    parts, total = prices.components, inputs.total_ns
-    nothing = np.zeros_like(parts.everything)
+    least = LEAST_GAIN * inputs.total_ns
+    nothing = np.zeros_like(prices.everything)
     together = reduce(np.maximum, map(inputs.healed, inputs.claims), nothing)
-    role = [] if parts.role is None else [parts.role]
-    played = chain([together], role, map(inputs.healed, inputs.claims))
-    if parts.transfer is None:  # all together take little longer than one
-        everything, named, *rest = prices.of(chain([parts.everything], played))
-    else:
-        (everything,) = prices.of([parts.everything], parts.transfer)
-        named, *rest = prices.of(played)
-    gains = {Component.ROLE: rest.pop(0)} if role else {}
-    if parts.transfer is not None:
-        gains[Component.TRANSFER] = prices.of([nothing], parts.transfer)[0]
+    components: dict[Component, Floats] = {}
+    if prices.role is not None:
+        components["role"] = prices.role
+    if prices.transfer is not None:
+        components["transfer"] = nothing
+    played = chain(
+        [prices.everything, *components.values(), together],
+        map(inputs.healed, inputs.claims),  # one at a time: they are large
+    )
+    everything, *rest = prices.of(played, with_transfers=(0, len(components)))
+    gains = dict(zip(components, rest, strict=False))
+    named, *rest = rest[len(components) :]
     priced = [Straggler(claim, gain) for claim, gain in zip(inputs.claims, rest, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
-    least = LEAST_GAIN * total
-    if best is not None and not _is_a_detail(best, named, everything, total):
-        gains[Component.RANKS] = best.gain_ns
+    if best is not None and not _is_a_detail(best, named, everything, inputs.total_ns):
+        gains["ranks"] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
         main = None
-    if (
-        main is Component.TRANSFER
-        and best is not None
-        and _slows_transfers(inputs, prices.slow, best)
-    ):
-        main = Component.RANKS  # a collective that hosts carry out is work of its members
-    if main is Component.TRANSFER:
-        (named,) = prices.of([together], parts.transfer)
-    elif main is Component.ROLE:
-        (named,) = prices.of([np.maximum(together, role[0])])
-    straggler = best if main is Component.RANKS else None
+    if main == "transfer" and best is not None and best.gain_ns >= least and _slows(prices, best):
+        main = "ranks"  # a collective that hosts carry out is work of its members
+    with_transfers = range(len(inputs.claims) + 1) if main == "transfer" else ()
+    if main == "transfer":
+        (named,) = prices.of([together], with_transfers=with_transfers)
+    elif main == "role":
+        (named,) = prices.of([np.maximum(together, components["role"])])
+    straggler = best if main == "ranks" else None
     more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
-    found = Judgement(
+
+    # what each of the others saves in addition
+    base = nothing
+    if straggler is not None and not _is_by_design(straggler, more):
+        base = inputs.healed(straggler.claim)
+    beside = [each.claim for each in priced if each is not straggler]
+    played = chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside))
+    before, *after = prices.of(played, with_transfers=with_transfers)
+    others = [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
+    slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
+    others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
+    told = {rank for each in (straggler, *others) if each for rank in each.claim.ranks}
+    return Judgement(
         inputs,
         prices,
         everything_ns=everything,
         gains=gains,
         main=main,
         straggler=straggler,
-        others=[],
+        others=others,
         left_ns=max(everything - named, 0),
-        costless=[],
+        costless=sorted(slow - told),
         more_work_ranks=more,
     )
-    return _with_others(found, priced)
 
 
 def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
@@ -147,36 +153,13 @@ def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bo
     return is_event and everything - named > max(named, MUCH * total)
 
 
-def _slows_transfers(inputs: VerdictInputs, slow: SlowTransfers | None, found: Straggler) -> bool:
+def _slows(prices: Prices, found: Straggler) -> bool:
     """Whether a rank is slow in most iterations in which transfers among its peers are slow."""
-    if slow is None or found.gain_ns < LEAST_GAIN * inputs.total_ns:
+    if prices.slow is None:
         return False
     ranks, when = {*found.claim.ranks}, {*found.claim.pattern.iterations}
-    rows = slow.slow.select("members", "iterations").iter_rows()
+    rows = prices.slow.slow.select("members", "iterations").iter_rows()
     return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
-
-
-def _with_others(found: Judgement, priced: list[Straggler]) -> Judgement:
-    """The judgement with all further claims, each with what it saves in addition, most first."""
-    inputs, prices = found.inputs, found.prices
-    rest = [each for each in priced if each is not found.straggler]
-    base = np.zeros_like(prices.components.everything)
-    if found.straggler is not None and not found.is_by_design:
-        base = inputs.healed(found.straggler.claim)
-    transfer = prices.components.transfer if found.main is Component.TRANSFER else None
-    more = (np.maximum(base, inputs.healed(each.claim)) for each in rest)
-    before, *after = prices.of(chain([base], more), transfer)
-    beside = [replace(each, gain_ns=gain - before) for each, gain in zip(rest, after, strict=True)]
-    beside.sort(key=lambda each: -each.gain_ns)
-    least = LEAST_GAIN * inputs.total_ns
-    slow = {rank for each in beside if each.claim.chance is not None for rank in each.claim.ranks}
-    named = set() if found.straggler is None else {*found.straggler.claim.ranks}
-    costly = {rank for each in beside if each.gain_ns >= least for rank in each.claim.ranks}
-    return replace(
-        found,
-        others=[each for each in beside if each.gain_ns >= least],
-        costless=sorted(slow - costly - named),
-    )
 
 
 def holders(judged: Judgement) -> list[int]:
@@ -184,7 +167,7 @@ def holders(judged: Judgement) -> list[int]:
 
     In the order of their costs.
     """
-    amount = np.nan_to_num(judged.prices.components.everything.sum(axis=2))
+    amount = np.nan_to_num(judged.prices.everything.sum(axis=2))
     slowest = amount.argmax(axis=0)
     cost = np.bincount(slowest, weights=amount.max(axis=0), minlength=len(amount))
     order = np.argsort(-cost, kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from rankscope.match.warnings import listed
@@ -10,6 +10,20 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
 from rankscope.model.results import Also
 from rankscope.util.wording import agreeing, ms, percent
+
+
+def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:
+    """The hosts whose ranks, taken together, are exactly `ranks`; none if there are no other hosts.
+
+    A host with a single rank does not count: the rank is named instead.
+    """
+    names = {hosts.get(rank) for rank in ranks}
+    on_them = {rank for rank, host in hosts.items() if host in names}
+    if None in names or on_them != {*ranks} or on_them == {*hosts}:
+        return ()
+    if any(sum(hosts[rank] == name for rank in ranks) < 2 for name in names):
+        return ()
+    return tuple(sorted(str(name) for name in names))
 
 
 def who(

@@ -2,22 +2,28 @@
 
 Those before the judgement find that nothing can be said; those after it, that ranks which look
 alike may not be.
+
+A kernel that waits for other ranks, though nothing says that it communicates, is short on the rank
+that comes last, and as much longer on the others as that rank's own work is shorter there. Ranks
+then look equally busy.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 from statistics import median_low
+
+import numpy as np
+import polars as pl
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
-from rankscope.match.warnings import listed
+from rankscope.judge.levels import HALF, LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
-from rankscope.util.wording import agreeing, counted, percent
-
-LEAST_OUTSIDE = 0.05
-"""A rank that works so much more (share of the time) outside of what is judged may be slow."""
+from rankscope.util.wording import agreeing, counted, ms, percent
 
 
 def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
@@ -30,17 +36,6 @@ def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdi
     )
 
 
-def only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
-    """Ranks need more than the others, which have other roles."""
-    one = len(ranks) == 1
-    needing = f"{agreeing(len(ranks), 'rank')} {listed(ranks)} {'needs' if one else 'need'}"
-    return inconclusive(
-        f"{needing} more {metric} than the others, but {'it' if one else 'each'} is the only one "
-        f"of its role: {'it' if one else 'they'} may be slow, or have more to do by design",
-        "profile several replicas of the job, or say with --roles which ranks do the same work",
-    )
-
-
 def single_rank(inputs: VerdictInputs) -> Verdict | None:
     """There is no second rank."""
     if inputs.run.ranks >= 2:
@@ -49,6 +44,12 @@ def single_rank(inputs: VerdictInputs) -> Verdict | None:
         "there is only one rank, so there is nothing to compare it with",
         "profile at least two ranks of the job and ingest their reports together",
     )
+
+
+def unseen(inputs: VerdictInputs) -> Verdict | None:
+    """Nothing is known to communicate, but a kernel may."""
+    run = inputs.run
+    return _hidden_wait(inputs) if len(run.blind_ranks) == run.ranks else None
 
 
 def no_communication(inputs: VerdictInputs) -> Verdict | None:
@@ -81,6 +82,11 @@ def no_time(inputs: VerdictInputs) -> Verdict | None:
         "the length of the iterations is unknown or 0",
         "select other iterations with --iter-range, or ingest with another --iteration",
     )
+
+
+def alike(judged: Judgement) -> Verdict | None:
+    """The ranks look alike, but a kernel may wait unseen."""
+    return _hidden_wait(judged.inputs)
 
 
 def only_loading_known(judged: Judgement) -> Verdict | None:
@@ -129,7 +135,7 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
         rank: work - median_low(of_role[inputs.role_of[rank]]) for rank, work in outside.items()
     }
     slowest = max(more, key=lambda rank: more[rank], default=None)
-    if slowest is None or more[slowest] < LEAST_OUTSIDE * inputs.total_ns:
+    if slowest is None or more[slowest] < MUCH * inputs.total_ns:
         return None
     return inconclusive(
         f"between collectives no rank is slow beyond chance, but rank {slowest} works "
@@ -137,4 +143,48 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
         "more than the median rank before the first or after the last one: it is slow, or its "
         "capture has more there",
         f"record several whole steps: {advice(Record.STEPS, inputs.run.recorder)}",
+    )
+
+
+def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
+    """A kernel that is shorter on a rank of a role, by as much as the others are longer there."""
+    activities = inputs.tables("activities", inputs.selected)
+    if activities is None:
+        return None
+    count, found = len(inputs.selected), list[tuple[int, int, str, int]]()
+    kernels = (
+        activities.filter(pl.col("kind") == "kernel", pl.col("name") != "")
+        .group_by("rank", "name")
+        .agg(pl.col("total_ns", "count").sum())
+    )
+    for role in sorted({*inputs.role_of.values()}):
+        ranks = sorted(rank for rank, own in inputs.role_of.items() if own == role)
+        same = (pl.len() == len(ranks)) & (pl.col("count").n_unique() == 1)
+        wide = (
+            kernels.filter(pl.col("rank").is_in(ranks))
+            .filter(same.over("name"))
+            .sort("name")
+            .pivot("name", index="rank", values="total_ns")
+            .sort("rank")
+        )
+        if len(ranks) < 2 or wide.is_empty():
+            continue
+        lengths = wide.drop("rank").to_numpy()
+        apart = (lengths - np.median(lengths, axis=0)) / max(count, 1)
+        if len(ranks) == 2:  # the median lies between them
+            apart *= 2
+        for rank, row in zip(ranks, apart, strict=True):
+            kernel = int(row.argmin())
+            shorter, longer = -float(row[kernel]), float(np.delete(row, kernel).sum())
+            if shorter > 0 and HALF * shorter <= longer <= shorter / HALF:
+                found.append((round(shorter), round(longer), wide.columns[1 + kernel], rank))
+    shorter_ns, longer_ns, name, rank = max(found, key=lambda each: each[0], default=(0, 0, "", 0))
+    if not found or shorter_ns * count < LEAST_GAIN * inputs.spent_ns:
+        return None
+    return inconclusive(
+        f"kernel {name} may wait for other ranks. On rank {rank} it is {ms(shorter_ns)} shorter "
+        f"({percent(shorter_ns * count / inputs.spent_ns)} of the time), and the other kernels are "
+        f"{ms(longer_ns)} longer: if it waits, rank {rank} is slow",
+        f"if it communicates, say so: rankscope ingest … --collective "
+        f"all_reduce={shlex.quote(f'^{re.escape(name)}$')}",
     )

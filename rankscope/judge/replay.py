@@ -15,21 +15,25 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from rankscope.judge.replay_borders import Borders, phases_in
 from rankscope.judge.replay_inputs import (
     Floats,
-    Instances,
     Numbers,
     RankChunk,
+    ReplayInput,
     Small,
-    Work,
     chunk_input,
 )
 from rankscope.match.clocks import Aligner
+from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
+
+PHASE_COLUMNS = frozenset(map(column_of, PHASES))
+
+EACH = len(PHASE_COLUMNS) + 1
+"""Borders of a window: its begin, and the end of each phase."""
 
 MOST_TOGETHER = 2_000_000
 """Calls that are played at once, of all targets together; at least one target is."""
@@ -59,41 +63,120 @@ class Step(NamedTuple):
     freeing: Numbers  # and the instance that ends each, by its place here
 
 
+class Less(NamedTuple):
+    """The work that is taken out.
+
+    `change`: to the work done by each border, at most 0. `slope`: to the work done from there to
+    the rank's next border, per ns.
+    """
+
+    change: Floats
+    slope: Floats
+
+
+class Borders:
+    """The own work that each rank has done by each border of its windows.
+
+    Args:
+        ranks: ascending.
+        windows: rank, own_begin and `<phase>_ns` in the order of the work, by rank and iteration.
+    """
+
+    def __init__(self, ranks: Numbers, windows: pl.DataFrame) -> None:
+        begin = windows["own_begin"].to_numpy()[:, None]
+        lengths = windows.select(_phases_in(windows)).fill_null(0).to_numpy()
+        borders = np.empty((len(begin), EACH))
+        borders[:, :1], borders[:, 1:] = begin, begin + np.cumsum(lengths, axis=1)
+        self._work = borders.reshape(-1)
+        first = np.append(windows["rank"].search_sorted(ranks).to_numpy(), len(begin))
+        self._windows = [slice(low, high) for low, high in pairwise(first.tolist())]
+        for each in self._windows:
+            own = self._work[each.start * EACH : each.stop * EACH]
+            np.maximum.accumulate(own, out=own)
+        lasts = np.diff(self._work, append=0.0)
+        lasts[first[1:] * EACH - 1] = 0.0  # nothing follows
+        self._followed = np.flatnonzero(lasts > 0)
+        self._lasts = lasts[self._followed]
+
+    def before(self, rank: int, work: Floats) -> Small:
+        """The last border that a rank has reached when it has done some work, or its first.
+
+        Args:
+            rank: its place.
+            work: ns.
+        """
+        low, high = (self._windows[rank].start * EACH, self._windows[rank].stop * EACH)
+        place = np.searchsorted(self._work[low:high], work, side="right") - 1
+        return np.asarray(np.maximum(place, 0) + low, dtype=np.int32)
+
+    def before_each(self, counts: Numbers, work: Floats) -> Small:
+        """`before` of all ranks, one after the other, of which each has some of the work."""
+        parts = np.split(work, np.cumsum(counts)[:-1])
+        return np.concatenate([self.before(rank, part) for rank, part in enumerate(parts)])
+
+    def less(self, saved: Floats) -> Less | None:
+        """The work that `saved` (ns by window and phase) takes out; None if that is nothing."""
+        if not saved.any():
+            return None
+        cuts = np.zeros((len(saved), EACH))
+        np.cumsum(saved, axis=1, out=cuts[:, 1:])
+        for each in self._windows:
+            own = cuts[each]
+            own[1:] += np.cumsum(own[:, -1])[:-1, None]
+        change = (self._work - cuts.reshape(-1)) - self._work
+        slope = np.zeros_like(change)
+        at = self._followed
+        slope[at] = (change[at + 1] - change[at]) / self._lasts
+        return Less(change, slope)
+
+    def moved(self, work: Floats, border: Small, less: Less | None) -> Floats:
+        """Own work as it would be, interpolated between borders.
+
+        Args:
+            work: as it was, ns.
+            border: `before` of it.
+            less: what is taken out of it.
+        """
+        if less is None:
+            return work
+        beyond = np.maximum(work - self._work.take(border), 0.0)
+        return np.asarray(work + (less.slope.take(border) * beyond + less.change.take(border)))
+
+
 class Replay:
     """A run that can be played again with less work.
+
+    The intervals of a rank are numbered after those of the ranks before it, with one more place at
+    the end: the delay before an interval stands in its place, and the delay after it in the next.
 
     Args:
         chunks: all ranks, some at a time; each chunk is read once.
         windows: rank, iteration, begin, end (aligned), and `<phase>_ns` of every phase, in the
             order in which phases follow each other.
         aligner: brings the times of a rank's own axis to the one clock.
-        size: how many calls the chunks have in all.
     """
 
     def __init__(
-        self,
-        chunks: Iterable[RankChunk],
-        windows: pl.DataFrame,
-        aligner: Aligner,
-        size: int,
+        self, chunks: Iterable[RankChunk], windows: pl.DataFrame, aligner: Aligner
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
+        parts: list[ReplayInput] = []
         seen: list[pl.DataFrame] = []
-        instances = Instances()
-        self.size = size
-        self._work = Work(size)
         for chunk in chunks:
             of_chunk = windows.filter(pl.col("rank").is_in(chunk.ranks))
-            calls, found, borders = chunk_input(chunk, of_chunk, aligner)
-            instances.add(calls)
-            self._work.add(calls.instance, found)
+            part, borders = chunk_input(chunk, of_chunk, aligner)
+            parts.append(part)
             seen.append(borders)
+        columns = [[*column] for column in zip(*parts, strict=True)]
+        del parts  # there is no room for all of it twice
+        found = ReplayInput(*(np.concatenate(columns.pop(0)) for _ in ReplayInput._fields))
         windows = windows.drop("begin", "end")
-        self._windows = pl.concat([windows, *([pl.concat(seen)] if seen else [])], how="horizontal")
-        self.phases = phases_in(self._windows)
+        self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
+        self.phases = _phases_in(self._windows)
+        self.size = len(found.instance)
         self._borders = Borders(self._ranks, self._windows)
-        self._plan(instances)
+        self._plan(found)
         self._unchanged: dict[tuple[int, ...], float] = {}
 
     def service(self, count: int) -> Floats:
@@ -137,19 +220,34 @@ class Replay:
             work[there, column_there] = saved[row[there], column[there], place]
         return np.nan_to_num(work)
 
-    def _plan(self, instances: Instances) -> None:
+    def _plan(self, found: ReplayInput) -> None:
         """The order in which instances are played: all of a level at once."""
-        group, last, done = instances.group, instances.last, instances.done
+        limits = np.iinfo(np.int64)
+        instance = found.instance
+        count = int(instance.max(initial=-1)) + 1
+        last, done = np.full(count, limits.min), np.full(count, limits.max)
+        np.maximum.at(last, instance, found.arrived)
+        np.minimum.at(done, instance, found.ended)
+        group = np.zeros(count, dtype=np.int64)
+        group[instance] = found.group
         # an instance is played after all that its members called before it
-        level = _levels(self._work, len(group))
+        level = _levels(np.split(instance, np.cumsum(found.counts)[:-1]), count)
         order = np.argsort(level, kind="stable")
         # calls of an instance stand together, in the order in which instances are played
-        sizes = np.bincount(self._work.instance, minlength=len(group))
+        sizes = np.bincount(instance, minlength=count)
         order = order[sizes[order] > 0]
         after = np.cumsum(sizes[order])
         first = np.zeros_like(sizes)
         first[order] = after - sizes[order]
-        self._work.group_by_instance(first, self._borders.before)
+        calls = np.argsort(first[instance], kind="stable")
+        self._first = np.cumsum(found.blocked + 1) - found.blocked - 1  # interval of each rank
+        of_call = np.repeat(self._first, found.counts)
+        self._before = (found.over + of_call)[calls].astype(np.int32)
+        self._ends = np.where(found.ends < 0, -1, found.ends + of_call)[calls].astype(np.int32)
+        self._work = found.work[calls]
+        self._border = self._borders.before_each(found.counts, found.work)[calls]
+        self._held = np.insert(found.held, np.cumsum(found.blocked), 0.0)
+        self._border_of_held = self._borders.before_each(found.blocked + 1, self._held)
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)
@@ -162,7 +260,7 @@ class Replay:
             ready = np.maximum(last[which], through[groups])
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
-            starts, ends = first[which] - low, self._work.ends[low:high]
+            starts, ends = first[which] - low, self._ends[low:high]
             freeing = np.flatnonzero(ends >= 0)
             owner = np.searchsorted(starts, freeing, side="right") - 1
             self._steps.append(
@@ -209,11 +307,11 @@ class Replay:
     def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[float]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
         times = []
-        every, borders = self._work, self._borders
+        borders = self._borders
         less = [None if each.work is None else borders.less(each.work) for each in healings]
         # what each rank has worked at each call and interval, once something is taken out
-        work = _rows([borders.moved(every.work, every.border, each) for each in less])
-        held = _rows([borders.moved(every.held, every.border_of_held, each) for each in less])
+        work = _rows([borders.moved(self._work, self._border, each) for each in less])
+        held = _rows([borders.moved(self._held, self._border_of_held, each) for each in less])
         delay = np.zeros(held.shape)  # of a rank, from each interval on
         transfer = self._shorter(healings)
         through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
@@ -222,7 +320,7 @@ class Replay:
             if transfer is not None:
                 service = np.maximum(service - transfer[:, step.which], 0.0)
             # a rank arrives when its work is done, and it is no longer held up
-            arrival = work[:, step.calls] + delay.take(every.before[step.calls], axis=1)
+            arrival = work[:, step.calls] + delay.take(self._before[step.calls], axis=1)
             # the collective ends when the last has arrived, the one before it is through, and its
             # transfer is done
             last = np.maximum.reduceat(arrival, step.starts, axis=1)
@@ -242,8 +340,7 @@ class Replay:
         )
         index = np.searchsorted(self._ranks, spans["rank"].to_numpy())
         own = spans.select("own_begin", "own_end").to_numpy().astype(np.float64)
-        starts = np.array([each.start for each in every.intervals], dtype=np.int64)[index]
-        at = starts[:, None] + spans.select("over_begin", "over_end").to_numpy()
+        at = self._first[index, None] + spans.select("over_begin", "over_end").to_numpy()
         border = np.array([borders.before(*each) for each in zip(index, own, strict=True)])
         for taken, delayed in zip(less, delay, strict=True):
             moved = borders.moved(own, border, taken) + delayed[at]
@@ -254,14 +351,10 @@ class Replay:
 
     def _shorter(self, healings: Sequence[Healing]) -> Floats | None:
         """How much less each instance takes, by healing; None where none does."""
-        if all(healing.transfer is None for healing in healings):
+        none = next((np.zeros(len(h.transfer)) for h in healings if h.transfer is not None), None)
+        if none is None:
             return None
-        size = 1 + max(int(step.which.max()) for step in self._steps)
-        shorter = np.zeros((len(healings), size))
-        for row, healing in zip(shorter, healings, strict=True):
-            if healing.transfer is not None:
-                row[:] = healing.transfer[:size]
-        return shorter
+        return np.stack([none if each.transfer is None else each.transfer for each in healings])
 
 
 def _rows(arrays: Sequence[Floats]) -> Floats:
@@ -269,18 +362,17 @@ def _rows(arrays: Sequence[Floats]) -> Floats:
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
-def _levels(work: Work, count: int) -> Small:
+def _levels(calls: Sequence[Small], count: int) -> Small:
     """For each instance a number that grows along each rank.
 
     Args:
-        work: in the order of each rank's calls.
+        calls: the instances that each rank calls, in their order.
         count: how many instances there are.
     """
     level = np.zeros(count, dtype=np.int32)
     for _ in range(MOST_PASSES):
         grew = False
-        for calls in work.calls:
-            instance = work.instance[calls]
+        for instance in calls:
             index = np.arange(len(instance), dtype=np.int32)
             were = level[instance]
             grown = np.maximum.accumulate(were - index) + index
@@ -289,3 +381,8 @@ def _levels(work: Work, count: int) -> Small:
         if not grew:
             break
     return level
+
+
+def _phases_in(windows: pl.DataFrame) -> list[str]:
+    """The columns of the phases, in their order."""
+    return [name for name in windows.columns if name in PHASE_COLUMNS]

@@ -5,49 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rankscope.judge import groups, hidden_waits, preconditions, stragglers
-from rankscope.judge.healing import Prices
+import numpy as np
+
+from rankscope.judge import preconditions
+from rankscope.judge.causes import registry
+from rankscope.judge.chance import iterations_to_settle
+from rankscope.judge.excess import Flags
+from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.judgement import Judgement, decide
+from rankscope.judge.judgement import Judgement, decide, holders, ranks_with_more_work
+from rankscope.judge.levels import (
+    ALPHA,
+    FEW,
+    HALF,
+    LARGE_TRANSFER,
+    LEAST_GAIN,
+    MUCH,
+    RARE,
+    SHUFFLES,
+)
+from rankscope.judge.phrases import also_sentence, who, whole_hosts
+from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import also_clauses, sentence
-from rankscope.model.kinds import VerdictKind
-from rankscope.model.results import Verdict
-
-Precondition = Callable[[VerdictInputs], Verdict | None]
-"""Why nothing can be said of a run; None where something can."""
-
-PRECONDITIONS: tuple[Precondition, ...] = (
-    preconditions.single_rank,
-    hidden_waits.unseen,
-    preconditions.no_communication,
-    preconditions.work_unknown,
-    preconditions.no_time,
-)
-"""The first that is not met ends the search for a verdict."""
-
-Rule = Callable[[Judgement], Verdict | None]
-"""What is found in a run; None where the rule does not apply."""
-
-RULES: tuple[Rule, ...] = (
-    # what healing saves decides
-    groups.whole_stage,
-    stragglers.by_design_or_slow,
-    stragglers.named,
-    groups.heavy_role,
-    groups.slow_link,
-    groups.most_may_be_slow,
-    groups.rotating,
-    groups.undecided,
-    # the ranks look alike
-    hidden_waits.alike,
-    preconditions.only_loading_known,
-    preconditions.ranks_missing,
-    preconditions.ranks_blind,
-    preconditions.unlike_outside,
-    groups.network,
-    groups.balanced,
-)
-"""The first rule that finds something decides; the last one always does."""
+from rankscope.judge.story import Slow
+from rankscope.match.warnings import listed
+from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.results import Also, Finding, Leading, Verdict
+from rankscope.sources.recorders import Record, advice
+from rankscope.util.robust import Floats
+from rankscope.util.wording import agreeing, counted, ms, percent
 
 
 def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
@@ -73,9 +59,388 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
         iterations_share=len(found.iterations) / count if found.iterations else None,
         gain_is_bound=found.gain_is_bound or judged.prices.is_bound,
         costless_ranks=tuple(judged.costless),
-        also=stragglers.others(judged) if found.kind is not VerdictKind.BALANCED else (),
+        also=_others(judged) if found.kind is not VerdictKind.BALANCED else (),
     )
     if found.sentence:  # who leads is no more than that; others may be slow beyond chance
         clauses = "".join(f"; {each}" for each in also_clauses(found, inputs))
         return replace(found, sentence=f"{found.sentence.removesuffix('.')}{clauses}.")
     return replace(found, sentence=sentence(found, judged))
+
+
+def slow_or_by_design(judged: Judgement) -> Verdict | None:
+    """Ranks whose role nobody else has: slow, or given more to do?
+
+    All ranks of a pipeline stage, or a rank that is the only one of its role and always needs more,
+    but not for the same kernels.
+    """
+    found, inputs = judged.straggler, judged.inputs
+    if found is None or judged.is_by_design:
+        return None
+    ranks, pattern, gain = found.claim.ranks, found.claim.pattern, judged.gain_of(found)
+    if len(ranks) > 1 and ranks in inputs.stages():
+        verdict = inconclusive(
+            f"{who(ranks, inputs.hosts, ()).lower()} need more {inputs.excess.metric} than the "
+            f"others, {percent(gain / inputs.total_ns)} of the time, but they are all the ranks of "
+            "one communicator of a pipeline: they may be slow, or have more to do by design",
+            "say with --roles which ranks do the same work, or compare the layers of the stages",
+        )
+    elif inputs.run.own_roles and pattern.kind is VerdictKind.PERSISTENT:
+        if pattern.since is not None or pattern.spells:
+            return None  # roles last
+        causes = _findings(inputs, found.claim)
+        if sum(each.share for each in causes if each.kind is CauseKind.DEVICE_SLOWER) >= HALF:
+            return None
+        verdict = _only_one(ranks, inputs.excess.metric)
+    else:
+        return None
+    return replace(verdict, leading=_leading(judged, ranks, gain, found.claim))
+
+
+def named(judged: Judgement) -> Verdict | None:
+    """The ranks whose level or events cost most: stragglers, or ranks that have more to do."""
+    found, inputs = judged.straggler, judged.inputs
+    if found is None:
+        return None
+    ranks, pattern, by_design = found.claim.ranks, found.claim.pattern, judged.is_by_design
+    excess, cause, share = _extent(inputs, found.claim)
+    typical = _typical(inputs, np.isin(inputs.excess.ranks, ranks))
+    return Verdict(
+        kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
+        ranks=() if by_design else ranks,
+        hosts=() if by_design else whole_hosts(ranks, inputs.hosts),
+        more_work_ranks=tuple(judged.more_work_ranks),
+        cause=cause,
+        cause_share=share,
+        excess_ns=_mean(excess),
+        excess=_mean(excess) / typical if typical else None,
+        iterations=pattern.iterations,
+        period=pattern.period,
+        gain_ns=judged.gain_of(found),
+        since=pattern.since,
+        spells=pattern.spells,
+        interval=interval(excess / typical) if typical else None,
+        findings=_findings(inputs, found.claim),
+        next="balance the input of the ranks: sequence lengths, batch sizes, tokens of an expert"
+        if by_design
+        else f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
+        "rankscope pick-reports",
+    )
+
+
+def heavy_role(judged: Judgement) -> Verdict | None:
+    """The role that is given most work, where balancing the roles would save most."""
+    inputs, healed = judged.inputs, judged.prices.role
+    if judged.main != "role" or healed is None:
+        return None
+    excess = inputs.excess
+    cost = np.bincount(excess.roles, weights=healed.sum(axis=(1, 2)))
+    heaviest = excess.roles == cost.argmax()
+    ranks = tuple(excess.ranks[heaviest].tolist())
+    if len(ranks) == 1:
+        return _only_one(ranks, excess.metric)
+    per = healed[heaviest][0].sum(axis=1)
+    hit = per > LEAST_GAIN * np.nan_to_num(excess.length[heaviest][0])
+    typical = _typical(inputs, heaviest)
+    sums = healed[heaviest].sum(axis=(0, 1))
+    cause, share = _largest_phase(inputs, sums, sums.sum())
+    return Verdict(
+        kind=VerdictKind.STRUCTURAL,
+        roles=(excess.role_names[cost.argmax()],),
+        more_work_ranks=ranks,
+        cause=cause,
+        cause_share=share,
+        excess_ns=_mean(per[hit]),
+        excess=_mean(per[hit]) / typical if typical else None,
+        iterations=tuple(excess.numbers[hit].tolist()),
+        gain_ns=judged.gains["role"],
+        next="balance the work of the roles: layers per stage, embedding and loss",
+    )
+
+
+def slow_link(judged: Judgement) -> Verdict | None:
+    """Collectives that take longer than usual once all ranks have arrived."""
+    inputs, slow = judged.inputs, judged.prices.slow
+    if judged.main != "transfer" or slow is None:
+        return None
+    first = slow.slow.row(0, named=True)
+    ranks, hosts = slow.pointed_at(inputs.hosts)
+    excess_ns = first["transfer_ns"] - first["usual_ns"]
+    typical = float(np.nanmedian(inputs.excess.lengths))
+    return Verdict(
+        kind=VerdictKind.COMMUNICATION,
+        ranks=ranks,
+        hosts=hosts,
+        cause="exposed_communication",
+        cause_share=1.0,
+        excess_ns=excess_ns,
+        excess=excess_ns / typical if typical else None,
+        iterations=tuple(first["iterations"]),
+        gain_ns=judged.gains["transfer"],
+        next="compare the links of the members: rankscope imbalance --by collective, and "
+        + advice(Record.NETWORK, inputs.run.recorder),
+    )
+
+
+def most_may_be_slow(judged: Judgement) -> Verdict | None:
+    """Nearly half of the ranks are fast, so that most of them may be slow."""
+    inputs = judged.inputs
+    excess, fast = inputs.excess, inputs.story.fast
+    if fast is None:
+        return None
+    members = np.isin(excess.ranks, fast.ranks)
+    others = np.isin(excess.roles, excess.roles[members]) & ~members
+    best = np.nanmedian(excess.total[members], axis=0)
+    over = np.where(others[:, None], excess.total - best, 0.0)
+    healing = excess.saved(over, excess.spent)
+    (gain,) = judged.prices.of([healing])
+    if gain < LEAST_GAIN * inputs.total_ns:
+        return None
+    gain = judged.prices.most(healing, gain)
+    bound = "at most " if judged.prices.is_bound else ""
+    ranks = tuple(excess.ranks[others].tolist())
+    hosts = whole_hosts(fast.ranks, inputs.hosts)
+    quick = who(fast.ranks, inputs.hosts, hosts)
+    verdict = inconclusive(
+        f"{quick[0].lower()}{quick[1:]} {agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
+        f"{ms(round(float(np.nanmean(over[others]))))} less {excess.metric} than "
+        f"{agreeing(len(ranks), 'rank')} {listed(ranks)} in {counted(over.shape[1], 'iteration')}: "
+        "either the latter are slow, although they are the majority, or the former are unusually "
+        f"fast. If all were as fast, the run would save {bound}{ms(gain)}, "
+        f"{percent(gain / inputs.total_ns)} of the time",
+        "compare the devices and hosts of both groups: models, clocks, power limits, versions",
+    )
+    return replace(verdict, leading=_leading(judged, ranks, gain, fast))
+
+
+def rotating(judged: Judgement) -> Verdict | None:
+    """Imbalance that is much, on changing ranks: chance explains who is slowest."""
+    inputs, lead = judged.inputs, judged.inputs.story.lead
+    if judged.everything_ns < MUCH * inputs.total_ns:
+        return None
+    if not inputs.story.loaders_bind and (_chance(lead) <= RARE or len(holders(judged)) < 2):
+        return None
+    excess, everything = inputs.excess, judged.prices.everything
+    slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
+    hit = slowest > inputs.story.event * excess.lengths
+    sums = everything.sum(axis=(0, 1))
+    cause, share = _largest_phase(inputs, sums, sums.sum())
+    return Verdict(
+        kind=VerdictKind.ROTATING,
+        cause=cause,
+        cause_share=share,
+        excess_ns=_mean(slowest[hit]) if hit.any() else None,
+        iterations=tuple(excess.numbers[hit].tolist()),
+        gain_ns=judged.cost_ns,
+        next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
+        "storage, other load",
+    )
+
+
+def undecided(judged: Judgement) -> Verdict | None:
+    """Some ranks lead, by much or by what is worth a name, but chance is not unlikely enough.
+
+    A small lead is reported if no test could have confirmed it: with few ranks and iterations, even
+    a rank that leads every time may do so by chance.
+    """
+    inputs, prices = judged.inputs, judged.prices
+    lead, total, count = inputs.story.lead, inputs.total_ns, len(inputs.numbers)
+    ranks = () if lead is None else lead.ranks
+    gain, healing = _saved(judged, ranks)
+    if gain < LEAST_GAIN * total:  # who leads in the run need not do so in a part of it
+        lead, ranks = None, (holders(judged)[0],)
+        gain, healing = _saved(judged, ranks)
+    untested = lead is not None and _least_chance(inputs) > ALPHA
+    if judged.everything_ns < MUCH * total and not untested:
+        return None
+    bound = "at most " if prices.is_bound else ""
+    costs = (
+        f"imbalance costs {bound}{percent(judged.cost_ns / total)} of the time over "
+        f"{counted(count, 'iteration')}"
+    )
+    if gain < LEAST_GAIN * total:
+        nobody = inconclusive(
+            f"{costs}, and no rank is slow beyond chance", "capture more iterations"
+        )
+        return replace(nobody, gain_all_ns=judged.cost_ns)
+    chance, gain = _chance(lead), prices.most(healing, gain)
+    settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
+    name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
+    does = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
+    verdict = inconclusive(
+        f"{costs}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
+        f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
+        f"{percent(gain / total)} of the time, but chance alone {does}",
+        "capture more iterations"
+        + (f": about {settles} iterations would settle it" if settles else ""),
+    )
+    return replace(verdict, leading=_leading(judged, ranks, gain, lead), settles=settles or None)
+
+
+def network(judged: Judgement) -> Verdict | None:
+    """Nobody is late, and yet the ranks are held up by transfers for a large part of the time."""
+    inputs = judged.inputs
+    exposed = inputs.exposed_transfer_ns
+    if exposed is None or exposed < LARGE_TRANSFER * inputs.total_ns:
+        return None
+    return Verdict(
+        kind=VerdictKind.COMMUNICATION,
+        cause="exposed_communication",
+        cause_share=1.0,
+        gain_ns=exposed,
+        gain_is_bound=True,
+        iterations=tuple(inputs.numbers),
+        next="compare the bandwidth with what the links can do: rankscope imbalance --by "
+        "collective",
+    )
+
+
+def balanced(judged: Judgement) -> Verdict:
+    """No other rule has found anything."""
+    del judged
+    return Verdict(
+        kind=VerdictKind.BALANCED,
+        next="look for time that all ranks lose in the same way: rankscope imbalance --by phase",
+    )
+
+
+Precondition = Callable[[VerdictInputs], Verdict | None]
+"""Why nothing can be said of a run; None where something can."""
+
+PRECONDITIONS: tuple[Precondition, ...] = (
+    preconditions.single_rank,
+    preconditions.unseen,
+    preconditions.no_communication,
+    preconditions.work_unknown,
+    preconditions.no_time,
+)
+"""The first that is not met ends the search for a verdict."""
+
+Rule = Callable[[Judgement], Verdict | None]
+"""What is found in a run; None where the rule does not apply."""
+
+RULES: tuple[Rule, ...] = (
+    # what healing saves decides
+    slow_or_by_design,
+    named,
+    heavy_role,
+    slow_link,
+    most_may_be_slow,
+    rotating,
+    undecided,
+    # the ranks look alike
+    preconditions.alike,
+    preconditions.only_loading_known,
+    preconditions.ranks_missing,
+    preconditions.ranks_blind,
+    preconditions.unlike_outside,
+    network,
+    balanced,
+)
+"""The first rule that finds something decides; the last one always does."""
+
+
+def _others(judged: Judgement) -> tuple[Also, ...]:
+    """Other stragglers that cost at least 1 % of the time, the costliest first."""
+    found, inputs = [], judged.inputs
+    for claim, gain_ns in judged.others[:FEW]:
+        excess, cause, _ = _extent(inputs, claim)
+        given = {*ranks_with_more_work(inputs, claim)} == {*claim.ranks}
+        also = Also(
+            kind=VerdictKind.STRUCTURAL if given else claim.pattern.kind,
+            ranks=claim.ranks,
+            hosts=whole_hosts(claim.ranks, inputs.hosts),
+            iterations=claim.pattern.iterations,
+            cause=cause,
+            excess_ns=_mean(excess),
+            gain_ns=gain_ns,
+            period=claim.pattern.period,
+            since=claim.pattern.since,
+        )
+        found.append(also_sentence(also, inputs.hosts, len(inputs.numbers), inputs.total_ns))
+    return tuple(found)
+
+
+def _only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
+    """Ranks need more than the others, which have other roles."""
+    one = len(ranks) == 1
+    return inconclusive(
+        f"{agreeing(len(ranks), 'rank')} {listed(ranks)} {'needs' if one else 'need'} more "
+        f"{metric} than the others, but {'it' if one else 'each'} is the only one of its role: "
+        f"{'it' if one else 'they'} may be slow, or have more to do by design",
+        "profile several replicas of the job, or say with --roles which ranks do the same work",
+    )
+
+
+def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow | None) -> Leading:
+    chance = None if claim is None else claim.chance
+    return Leading(ranks, gain, gain / judged.inputs.total_ns, chance)
+
+
+def _findings(inputs: VerdictInputs, claim: Slow) -> tuple[Finding, ...]:
+    """Why the ranks of a claim are slow."""
+    (_, cause, _), rows = _extent(inputs, claim), inputs.rows_of(claim)
+    return registry.findings(registry.context_of(inputs.tables, inputs.role_of, rows, cause))
+
+
+def _extent(inputs: VerdictInputs, claim: Slow) -> tuple[Floats, str | None, float | None]:
+    """The excess of each rank in each iteration of a claim, ns; its main phase, and its share."""
+    excess = inputs.excess
+    slow = excess.cells(claim.ranks, claim.pattern.iterations) & ~np.isnan(excess.total)
+    total, sums = excess.total[slow], np.nansum(excess.by_phase[slow], axis=0)
+    return total, *_largest_phase(inputs, sums, total.sum())
+
+
+def _largest_phase(
+    inputs: VerdictInputs, sums: Floats, whole: float
+) -> tuple[str | None, float | None]:
+    """The phase with most of an amount, and its share; None where no phase is known.
+
+    All time is `other` then, and that causes nothing.
+
+    Args:
+        inputs: what is known of the run.
+        sums: by phase.
+        whole: the amount.
+    """
+    excess = inputs.excess
+    known = [place for place, phase in enumerate(excess.phases) if phase != "other"]
+    if not (np.nan_to_num(excess.spent[:, :, known]) > 0).any() or not sums.max() > 0:
+        return None, None
+    most = int(sums.argmax())
+    return excess.phases[most], min(1.0, float(sums[most] / max(whole, 1)))
+
+
+def _typical(inputs: VerdictInputs, some: Flags) -> float:
+    """The median iteration of the roles of some ranks."""
+    return float(np.nanmedian(inputs.excess.length[some]))
+
+
+def _mean(values: Floats) -> int:
+    return round(float(values.mean())) if len(values) else 0
+
+
+def interval(share: Floats) -> tuple[float, float] | None:
+    """95 % bootstrap interval of a mean; None for fewer than 2 values."""
+    if len(share) < 2:
+        return None
+    draw = np.random.default_rng(0)
+    means = draw.choice(share, size=(SHUFFLES, len(share))).mean(axis=1)
+    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
+
+
+def _saved(judged: Judgement, ranks: tuple[int, ...]) -> tuple[int, Floats]:
+    """What ranks at their role's median save, and the healing."""
+    healing = only(judged.prices.everything, np.isin(judged.inputs.excess.ranks, ranks))
+    return judged.prices.of([healing])[0], healing
+
+
+def _least_chance(inputs: VerdictInputs) -> float:
+    """The smallest probability that a test of the run can give: one rank leads every time."""
+    spans = inputs.spans
+    units = inputs.story.count if spans is None else spans.shape[1]
+    most = int(np.bincount(inputs.excess.roles).max())
+    return float(most) ** (1 - units) * (2 if most == 2 else 1)
+
+
+def _chance(lead: Slow | None) -> float:
+    return 1.0 if lead is None or lead.chance is None else lead.chance

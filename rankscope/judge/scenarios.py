@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from rankscope.judge.healing import Components, Prices, only
+from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.match.warnings import listed
 from rankscope.model.results import Verdict
@@ -42,10 +42,10 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
         median rank's, with the gain taken off), gain_ns, gain (share of the time as it was); `all`
         gives the ideal time.
     """
-    everything, all_ns = prices.components.everything, verdict.gain_all_ns
+    all_ns = verdict.gain_all_ns
     if all_ns is None:  # without a judgement nothing is priced
-        (all_ns,) = prices.of([everything], prices.components.transfer)
-        all_ns = prices.most(everything, all_ns)
+        (all_ns,) = prices.of([prices.everything], with_transfers=(0,))
+        all_ns = prices.most(prices.everything, all_ns)
     rows = [("all", "every rank", all_ns)]
     names = verdict.ranks or verdict.more_work_ranks
     if verdict.gain_ns is not None and (names or verdict.roles):
@@ -60,7 +60,7 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
     least: list[int] = []
 
     def healings() -> Iterator[Floats]:
-        for kind, name, healed in _played(inputs, prices.components, verdict):
+        for kind, name, healed in _played(inputs, prices, verdict):
             names_of.append((kind, name))
             least.append(prices.most(healed, 0))
             yield healed
@@ -82,10 +82,10 @@ def _listed(iterations: tuple[int, ...]) -> str:
 
 
 def _played(
-    inputs: VerdictInputs, parts: Components, verdict: Verdict
+    inputs: VerdictInputs, prices: Prices, verdict: Verdict
 ) -> Iterator[tuple[str, str, Floats]]:
     """kind, name and healing of the scenarios that are not priced yet."""
-    excess, everything = inputs.excess, parts.everything
+    excess, everything = inputs.excess, prices.everything
     for place, phase in enumerate(excess.phases):
         if np.isnan(excess.spent[:, :, place]).all():
             continue
@@ -94,12 +94,10 @@ def _played(
         yield "phase", phase, healed
     cost = everything.sum(axis=(1, 2))
     for rank in np.argsort(-cost, kind="stable")[:RANKS]:
-        some = np.arange(len(cost)) == rank
-        yield "rank", f"rank {excess.ranks[rank]}", only(everything, some)
-    if parts.role is not None:
+        yield "rank", f"rank {excess.ranks[rank]}", only(everything, np.arange(len(cost)) == rank)
+    if prices.role is not None:
         for role, name in enumerate(excess.role_names):
-            healed = only(parts.role, excess.roles == role)
-            yield "role", name, healed
+            yield "role", name, only(prices.role, excess.roles == role)
     if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
         where = np.isin(excess.numbers, verdict.iterations)
         name = _listed(verdict.iterations)

@@ -13,7 +13,7 @@ import polars as pl
 from rankscope.judge.causes.counters import network_words
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.judgement import Component, Judgement, holders
+from rankscope.judge.judgement import Judgement, holders
 from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import also_together, ordinal, who
 from rankscope.match.warnings import listed
@@ -72,21 +72,16 @@ def _when_exactly(verdict: Verdict, count: int) -> str:
 def _straggler(verdict: Verdict, judged: Judgement) -> str:
     inputs = judged.inputs
     one = len(verdict.hosts or verdict.ranks) == 1
-    name = of_those_present(who(verdict.ranks, inputs.hosts, verdict.hosts), inputs)
+    name = who(verdict.ranks, inputs.hosts, verdict.hosts)
+    if inputs.run.missing_ranks:
+        there = counted(inputs.run.ranks, "rank")
+        name = f"Of the {there} with a report, {name[0].lower()}{name[1:]}"
     them = "it" if one else "them"
     return (
         f"{name} {'is' if one else 'are'} slow {_when_exactly(verdict, len(inputs.numbers))}: "
         f"{'it needs' if one else 'they need'} {_excess(verdict, inputs)}{_why(verdict)}. "
         f"Fixing {them} would save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
-
-
-def of_those_present(name: str, inputs: VerdictInputs) -> str:
-    """`Rank 1`, or `Of the 16 ranks with a report, rank 1` where others have none."""
-    if not inputs.run.missing_ranks:
-        return name
-    there = counted(inputs.run.ranks, "rank")
-    return f"Of the {there} with a report, {name[0].lower()}{name[1:]}"
 
 
 def _gain(verdict: Verdict, inputs: VerdictInputs) -> str:
@@ -212,7 +207,7 @@ def _bandwidth(inputs: VerdictInputs) -> str:
 def _communication(verdict: Verdict, judged: Judgement) -> str:
     inputs = judged.inputs
     slow = judged.prices.slow
-    if slow is None or judged.main is not Component.TRANSFER:
+    if slow is None or judged.main != "transfer":
         return _network(verdict, judged)
     first = slow.slow.row(0, named=True)
     more = "" if slow.slow.height == 1 else f", one of {slow.slow.height} slow ones,"

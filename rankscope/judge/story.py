@@ -5,19 +5,19 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 
-from rankscope.judge.cells import amounts, event_of, noise_of, places_of, where_of
 from rankscope.judge.chance import (
     chance_of_few,
     chance_of_largest,
     chance_of_sets,
     lasting,
 )
-from rankscope.judge.excess import Excess, Index
+from rankscope.judge.excess import Excess, Index, event_of, noise_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.kinds import Phase, VerdictKind
@@ -73,7 +73,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     """
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
-    noise = noise_of(np.nan_to_num(excess.share), excess.roles)
+    noise = noise_of(excess.share, excess.roles)
     found, lead = _traits(excess, noise, spans)
     loaders_bind = bool(found) and _waits_for_queue(excess, found[0])  # that costs most
     if loaders_bind:
@@ -102,15 +102,15 @@ def claims_of(excess: Excess, story: Story) -> list[Slow]:
 def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:
     """The ranks that are slow beyond chance, one set after the other, and who leads then."""
     found: list[Slow] = []
-    shares, left = np.nan_to_num(excess.share), np.nan_to_num(excess.total)
+    shares, left = excess.share, np.nan_to_num(excess.total)
     while len(found) < FEW:
         trait = _slowest(excess, shares, left, noise, spans)
         if trait is None or trait.chance is None or trait.chance > ALPHA:
             return found, trait
         found.append(trait)
-        members = places_of(excess, trait.ranks)
-        shares[members] = 0.0
-        left = left - amounts(excess, noise, where_of(excess, members, trait.pattern.iterations))
+        shares[np.isin(excess.ranks, trait.ranks)] = 0.0
+        slow = excess.cells(trait.ranks, trait.pattern.iterations)
+        left = left - excess.amounts(noise, slow)
     return found, None
 
 
@@ -125,36 +125,26 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
     if Phase.LOAD not in excess.phases:
         return False
     place = excess.phases.index(Phase.LOAD)
-    members = places_of(excess, trait.ranks)
+    members = np.isin(excess.ranks, trait.ranks)
     here = np.isin(excess.numbers, trait.pattern.iterations)
     spent = np.nan_to_num(excess.spent[:, :, place])
     own = float(np.median(np.nan_to_num(excess.by_phase[members][:, here, place])))
     whole = float(np.median(np.nan_to_num(excess.total[members][:, here])))
     if here.all() or not own > 0 or own < HALF * whole:
         return False
-    others = lower_medians(np.delete(spent, members, 0), 0)[0]
+    others = lower_medians(spent[~members], 0)[0]
     return bool(np.median(others[~here]) - np.median(others[here]) >= HALF * own)
 
 
 def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     """The ranks of `Story.fast`, found as slow ranks are, but from the negative excess."""
     turned = replace(excess, total=-excess.total, by_phase=-excess.by_phase)
-    share, left = np.nan_to_num(turned.share), np.nan_to_num(turned.total)
-    found = _slowest(turned, share, left, noise, None if spans is None else -spans)
+    left = np.nan_to_num(turned.total)
+    found = _slowest(turned, turned.share, left, noise, None if spans is None else -spans)
     if found is None or found.chance is None or found.chance > ALPHA:
         return None
-    members = places_of(excess, found.ranks)
-    counts = np.bincount(excess.roles[members], minlength=excess.roles.max() + 1)
-    many = (3 * counts > np.bincount(excess.roles))[excess.roles[members]]  # of each role
-    return found if many.all() else None
-
-
-def _not_described(excess: Excess, known: Sequence[Slow]) -> Floats:
-    """Excess as shares, 0 where it is described already."""
-    share = np.nan_to_num(excess.share)
-    for each in known:
-        share[where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)] = 0.0
-    return share
+    members = np.flatnonzero(np.isin(excess.ranks, found.ranks))
+    return found if (_parts_of_roles(excess.roles, members) > 1 / 3).all() else None
 
 
 def _slowest(
@@ -173,18 +163,18 @@ def _slowest(
     cells = np.clip(share, -limit, limit)  # of a trait, single events are no part
     sums = cells.sum(axis=1)
     order = np.argsort(-sums, kind="stable")
-    sizes = [*_knees(sums[order], _most(excess.roles))]
+    most = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # who is slow if most are?
+    sizes = _knees(sums[order], most)
     if not sizes:
         return None
     if spans is None:
         chances = _chances(cells, excess.roles, order, sizes)
     else:
         chances = _chance_of_spans(spans, excess.roles, order, sizes)
-    sets = (
-        _set_of(excess, share, noise, left, order[:size], chance)
-        for size, chance in zip(sizes, chances.tolist(), strict=True)
-    )
-    tried = [each for each in sets if each is not None]
+    tried = []
+    for size, chance in zip(sizes, chances.tolist(), strict=True):
+        found = _set_of(excess, share, noise, left, order[:size], chance)
+        tried += [] if found is None else [found]
     sure = [each for each in tried if (each[0].chance or 0.0) <= ALPHA]
     return max(sure or tried, key=lambda each: each[1], default=(None, 0.0))[0]
 
@@ -195,15 +185,8 @@ def _set_of(
     """Those of some ranks that are slow by at least half as much as the slowest, as a set.
 
     With it the time that healing them saves, times the probability that it is no chance, ns. None
-    where they are slow by less than ranks differ by nature, or that time is nothing.
-
-    Args:
-        excess: of all ranks.
-        share: as in `_slowest`.
-        noise: as in `Story`.
-        left: excess without that of ranks that are known to be slow, ns.
-        members: their places.
-        chance: of the set.
+    where they are slow by less than ranks differ by nature, or that time is nothing. Arguments as
+    in `_slowest`; the members are given by their rows.
     """
     pattern = pattern_of(share[members].mean(axis=0), NOISE * noise, excess.numbers)
     here = np.isin(excess.numbers, pattern.iterations)
@@ -218,15 +201,21 @@ def _set_of(
     alike = then >= max(HALF * then.max(), BY_NATURE)
     if not alike.all():
         return _set_of(excess, share, noise, left, members[alike], chance)
-    after = left - amounts(excess, np.inf, where_of(excess, members, pattern.iterations))
+    slow = excess.cells(excess.ranks[members], pattern.iterations)
+    after = left - excess.amounts(np.inf, slow)
     gain = float((left.max(axis=0) - np.maximum(after.max(axis=0), 0.0))[here].sum())
     if gain < LEAST_GAIN * float(np.nansum(excess.lengths[here])):
         return None
-    counts = np.bincount(excess.roles[members], minlength=excess.roles.max() + 1)
-    if (2 * counts == np.bincount(excess.roles))[counts > 0].any():
+    if (_parts_of_roles(excess.roles, members) == 1 / 2).any():
         chance = min(2 * chance, 1.0)  # that the other half is fast would have been found as well
     ranks = tuple(sorted(excess.ranks[members].tolist()))
     return Slow(ranks, pattern, chance), gain * (1 - chance)
+
+
+def _parts_of_roles(roles: Index, members: Index) -> Floats:
+    """Which part of each role the members are, of the roles that have some."""
+    counts = np.bincount(roles[members], minlength=roles.max() + 1)
+    return np.asarray((counts / np.bincount(roles))[counts > 0])
 
 
 def _chances(cells: Floats, roles: Index, order: Index, sizes: list[int]) -> Floats:
@@ -252,12 +241,7 @@ def _chance_of_spans(spans: Floats, roles: Index, order: Index, sizes: list[int]
     return np.where(same, chances, 1.0)
 
 
-def _most(roles: Index) -> int:
-    """The most ranks that a set may have: half of each role, for who is slow if most are?"""
-    return max(int(sum(np.bincount(roles) // 2)), 1)
-
-
-def _knees(sums: Floats, most: int) -> Iterator[int]:
+def _knees(sums: Floats, most: int) -> list[int]:
     """Sizes of sets after which the next rank costs clearly less, ascending.
 
     Args:
@@ -267,7 +251,7 @@ def _knees(sums: Floats, most: int) -> Iterator[int]:
     before, after = sums[:most], np.append(sums[1:], 0.0)[:most]
     sizes = np.flatnonzero((before > 0) & (after < MOST * before))
     largest = np.argsort((after - before)[sizes], kind="stable")[:FEW]
-    yield from sorted((sizes[largest] + 1).tolist())
+    return sorted((sizes[largest] + 1).tolist())
 
 
 def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
@@ -278,29 +262,26 @@ def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
         noise: as in `Story`, of the whole run.
         known: what is described already.
     """
-    share = _not_described(excess, known)
+    share = excess.share
+    for each in known:
+        share[excess.cells(each.ranks, each.pattern.iterations)] = 0.0
     found: list[Slow] = []
-    amounts_of: list[Floats] = []
+    lone = np.empty(0)
     named: list[int] = []
     apart = 0
     for count in range(1, FEW + 1):
-        events = np.where(share > event_of(noise), share, 0.0)
-        if not events.any():
+        members, worth = _costliest(share, event_of(noise), excess)
+        if not members:
             break
-        groups = [[place] for place in range(len(share))] + _together(events)
-        worth = _worth(groups, events, share, excess)
-        best = int(worth.sum(axis=1).argmax())
-        members = np.asarray(groups[best])
-        amount = np.where(worth[best] > 0, share[members].mean(axis=0), 0.0)
+        amount = np.where(worth > 0, share[members].mean(axis=0), 0.0)
         pattern = pattern_of(amount, 0.0, excess.numbers)
         here = np.isin(excess.numbers, pattern.iterations)
         found.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
-        amounts_of.append(amount[here & (amount > 0)])
-        share[np.ix_(members, here)] = 0.0
-        named += groups[best]
+        lone = np.append(lone, amount[here & (amount > 0)])
+        share[np.ix_(np.asarray(members), here)] = 0.0
+        named += members
         if 2 * len({*named}) > len(share):
             break
-        lone = np.concatenate(amounts_of)
         rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
         rare = rare or chance_of_few(len(lone), count, len(share)) <= RARE
         others = np.maximum(np.abs(np.delete(share, named, 0)), NOISE * noise)
@@ -309,31 +290,75 @@ def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
     return found[:apart]
 
 
-def _together(events: Floats) -> list[list[int]]:
-    """Sets of ranks with events in the same iteration, of at most half of the ranks."""
-    columns = {tuple(np.flatnonzero(column).tolist()) for column in (events > 0).T}
-    return [[*each] for each in sorted(columns) if 1 < len(each) <= len(events) // 2]
+def _costliest(share: Floats, least: float, excess: Excess) -> tuple[list[int], Floats]:
+    """The rank or the set of ranks, by their rows, whose events cost most, and about how much.
 
-
-def _worth(groups: list[list[int]], events: Floats, share: Floats, excess: Excess) -> Floats:
-    """About what healing each group's events would save: what it exceeds the other ranks by, ns.
+    In each iteration, what they exceed all others by, ns. A set has events in the same iteration,
+    and is at most half of the ranks.
 
     Args:
-        groups: places of ranks.
-        events: rank by iteration, as shares.
-        share: the same of all excess.
+        share: rank by iteration.
+        least: from which on an excess is an event.
         excess: of all ranks.
     """
+    events = share > least
+    columns = {tuple(np.flatnonzero(column).tolist()) for column in events.T if column.any()}
+    sets = [[*each] for each in sorted(columns) if 1 < len(each) <= len(share) // 2]
     unit = np.nan_to_num(np.nanmax(excess.unit, axis=0))
-    found = np.zeros((len(groups), events.shape[1]))
     high = np.partition(share, -2, axis=0)[-2:] if len(share) > 1 else np.vstack([0 * share, share])
-    for place, members in enumerate(groups):
-        here = np.flatnonzero((events[members] > 0).mean(axis=0) >= MOST)
+    best, worth = list[int](), np.zeros(share.shape[1])
+    for members in [[row] for row in np.flatnonzero(events.any(axis=1)).tolist()] + sets:
+        here = np.flatnonzero(events[members].mean(axis=0) >= MOST)
+        own = np.median(share[np.ix_(np.asarray(members), here)], axis=0)
         if len(members) == 1:
-            own = share[members[0], here]
             next_one = np.where(own >= high[1, here], high[0, here], high[1, here])
         else:
-            own = np.median(share[np.ix_(np.asarray(members), here)], axis=0)
-            next_one = np.delete(share[:, here], members, 0).max(axis=0, initial=0.0)
-        found[place, here] = np.maximum(own - np.maximum(next_one, 0.0), 0.0) * unit[here]
-    return found
+            next_one = np.delete(share[:, here], members, 0).max(axis=0)
+        cost = np.zeros(len(worth))
+        cost[here] = np.maximum(own - np.maximum(next_one, 0.0), 0.0) * unit[here]
+        if not best or cost.sum() > worth.sum():
+            best, worth = members, cost
+    return best, worth
+
+
+def flagged(excess: Excess, story: Story) -> pl.DataFrame:
+    """Every rank and iteration with its excess, and whether it stands out.
+
+    A rank stands out where it has an event, or is slow by the story of the run.
+
+    Args:
+        excess: of all ranks, in some iterations.
+        story: of the whole run.
+
+    Returns:
+        rank, role, iteration, excess_ns (null where unknown), length_ns (the role's median
+        iteration), flagged, cause (phase with the largest excess, where flagged),
+        cause_excess_ns and `<phase>_excess`.
+    """
+    apart = excess.share > story.event
+    for each in story.slow:
+        apart |= excess.cells(each.ranks, each.pattern.iterations)
+    row, column = np.nonzero(~np.isnan(excess.total))
+    by_phase = excess.by_phase[row, column]
+    filled = np.where(np.isnan(by_phase), -np.inf, by_phase)
+    largest, most = filled.argmax(axis=1), filled.max(axis=1)
+    # where no phase is known all time is `other`, and that causes nothing
+    has_cause = np.isfinite(most) & (most > 0)
+    frame = pl.DataFrame(
+        {
+            "rank": excess.ranks[row],
+            "role": pl.Series(excess.role_names).gather(excess.roles[row]),
+            "iteration": excess.numbers[column],
+            "excess_ns": excess.total[row, column].round().astype(np.int64),
+            "length_ns": np.nan_to_num(excess.length[row, column]).round().astype(np.int64),
+            "flagged": apart[row, column] & (excess.total[row, column] > 0),
+            "cause": pl.Series(excess.phases).gather(largest),
+            "cause_excess_ns": np.where(has_cause, most, 0.0).round().astype(np.int64),
+            **{
+                f"{phase}_excess": pl.Series(amounts).fill_nan(None).round().cast(pl.Int64)
+                for phase, amounts in zip(excess.phases, by_phase.T, strict=True)
+            },
+        }
+    )
+    shown = pl.col("flagged") & pl.Series(has_cause)
+    return frame.with_columns(pl.when(shown).then(pl.col("cause", "cause_excess_ns")))

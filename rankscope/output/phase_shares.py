@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.scores import score
 from rankscope.errors import UsageError
-from rankscope.judge.scores import score
 from rankscope.model.kinds import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS
 from rankscope.util.robust import lower_median

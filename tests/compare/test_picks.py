@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from rankscope.compare.picks import Picks, openable_report, pick
+from rankscope.compare.scores import scores
 from rankscope.errors import UsageError
-from rankscope.judge.scores import scores
 from rankscope.model.reports import RankIdentity
 from rankscope.model.schema import RANK_ITERATIONS
 from rankscope.output.nsys_view import open_command

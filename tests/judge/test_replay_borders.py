@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.judge.replay_borders import EACH, Borders
+from rankscope.judge.replay import EACH, Borders
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import columns_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rankscope.judge.hosts import whole_hosts
+from rankscope.judge.phrases import whole_hosts
 from rankscope.judge.rules import judge
 from tests.forge import simulate, without_plants
 from tests.support import MS, Stored, inputs_of, mostly_nightly

@@ -45,7 +45,7 @@ def healing(
     saved = excess.saved(excess.total, excess.by_phase)
     ranks = np.ones(len(excess.ranks), np.bool_) if rank is None else excess.ranks == rank
     where = np.isin(excess.numbers, list(excess.numbers if iterations is None else iterations))
-    saved = only(saved, ranks, np.broadcast_to(where, excess.total.shape))
+    saved = only(saved, ranks[:, None] & where)
     if phase is not None:
         saved[:, :, [each != phase for each in excess.phases]] = 0
     return Healing(replay.placed(excess.ranks, excess.numbers, excess.phases, saved))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rankscope.judge.iteration_clusters import by_iteration
+from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.model.kinds import PARTS, PHASES
 from tests.support import MS, Stored, inputs_of
 

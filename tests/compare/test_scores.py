@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.compare.scores import role_z, scores, summarise
 from rankscope.errors import UsageError
-from rankscope.judge.scores import role_z, scores, summarise
 from rankscope.model.metrics import METRICS, check_metrics
 from rankscope.model.results import MetricSummary
 from tests.support import inputs_of
