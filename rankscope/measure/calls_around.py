@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import filled, is_null, taken, with_series
+from rankscope.model.arrays import filled, holds, is_null, rows_of, taken, with_series
 from rankscope.model.schema import OPERATION
 
 AROUND = pl.Schema(
@@ -21,19 +21,19 @@ def calls_around(meaningful: pl.DataFrame) -> pl.DataFrame:
     """AROUND: the outermost ranges of each thread that launch one known kind of communication.
 
     Args:
-        meaningful: RANGES of one process, with the columns of MEANINGS joined on.
+        meaningful: RANGES of one process by start, outer ones first, with the columns of MEANINGS.
     """
-    launching = meaningful.filter(
-        pl.col("means") == "collective",
-        ~pl.col("blocking").fill_null(False),
-        pl.col("operation").is_in(OPERATION.categories.to_list()),
-        pl.col("end") > pl.col("start"),
-    ).sort("start", "end", descending=[False, True])
-    before = pl.col("end").cum_max().shift(1, fill_value=-1).over("thread")
-    outer = launching.filter(pl.col("start") >= before)
-    return outer.select(
-        "start", "end", "thread", around=pl.col("operation").cast(OPERATION)
-    ).match_to_schema(AROUND)
+    launching = (meaningful["means"] == "collective") & (meaningful["end"] > meaningful["start"])
+    own = holds(launching) & ~holds(meaningful["blocking"])
+    calls = rows_of(meaningful[["start", "end", "thread", "operation"]], own)
+    around = calls["operation"].cast(OPERATION, strict=False).alias("around")
+    calls = rows_of(with_series(calls, around)[AROUND.names()], ~is_null(around))
+    thread, end = calls["thread"].to_numpy(), calls["end"].to_numpy()
+    before = np.full(calls.height, -1)
+    for each in np.unique(thread):
+        own = thread == each
+        before[own] = np.maximum.accumulate(np.append(-1, end[own][:-1]))
+    return rows_of(calls, calls["start"].to_numpy() >= before)
 
 
 def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

@@ -6,6 +6,17 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.ordinals import with_ordinals
+from rankscope.model.arrays import (
+    added_up,
+    codes,
+    filled,
+    holds,
+    is_null,
+    places,
+    rows_of,
+    taken,
+    with_series,
+)
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import COLLECTIVES, conform, empty
 from rankscope.util.numbers import NEVER
@@ -29,8 +40,6 @@ CALLS = [
     .alias("communicator"),
 ]
 """Collectives of the device; the stream stands for the communicator until ranks are matched."""
-
-_ORDERED = pl.Schema((name, COLLECTIVES[name]) for name in COLLECTIVES if name != "gradient")
 
 
 class ReadyTimes:
@@ -78,38 +87,30 @@ def collectives(
 
 def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     """Blocking calls of the training thread: the arrival is the call's start."""
-    calls = marks.filter(pl.col("label") == "exposed_communication")
-    if calls.is_empty():
-        return calls
-    inside = (
-        calls.sort("start")
-        .with_columns(
-            arrival_ns="start",
-            start_ns="start",
-            end_ns="end",
-            launch="start",
-            communicator="source",
-            sequence=pl.lit(None, pl.Int64),
-            place=pl.lit("host"),
-        )
-        .join_asof(
-            iterations.select(
-                "window_start",
-                "window_end",
-                "iteration",
-                window=pl.int_range(pl.len(), dtype=pl.Int64),
-            ),
-            left_on="start",
-            right_on="window_start",
-            strategy="backward",
-        )
-        .filter(pl.col("start") < pl.col("window_end"))
+    calls, forward = (
+        rows_of(marks, (marks["label"] == label).to_numpy())
+        for label in ("exposed_communication", "forward")
     )
-    forward = marks.filter(pl.col("label") == "forward").select("start", until="end").sort("start")
-    in_forward = pl.col("start") < pl.col("until").fill_null(pl.col("start"))
-    return inside.join_asof(forward, on="start", strategy="backward").with_columns(
-        in_forward=in_forward
+    forward = forward.sort("start")
+    calls = belonging(with_series(calls, _nothing("window", calls.height)), iterations)
+    start, end = calls["start"], calls["end"]
+    last = np.searchsorted(forward["start"].to_numpy(), start.to_numpy(), side="right")
+    return pl.DataFrame(
+        {
+            **{name: calls[name] for name in ("operation", "iteration", "window")},
+            "communicator": calls["source"],
+            "bytes": _nothing("bytes", calls.height),
+            "sequence": _nothing("sequence", calls.height),
+            **{"arrival_ns": start, "start_ns": start, "end_ns": end, "launch": start},
+            "place": pl.Series(["host"]).new_from_index(0, calls.height),
+            "in_forward": start.to_numpy() < np.append(-NEVER, forward["end"].to_numpy())[last],
+        }
     )
+
+
+def _nothing(name: str, rows: int) -> pl.Series:
+    """A column of unknown numbers."""
+    return pl.Series(name, [None], pl.Int64).new_from_index(0, rows)
 
 
 def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -> pl.DataFrame:
@@ -119,19 +120,20 @@ def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -
     before it)). A kernel that queued behind an earlier collective starts late without its rank
     being late. Without a launch record, or inside a CUDA graph, it is the kernel's start.
     """
-    if calls.is_empty():
-        return calls
     belongs = belonging(calls, iterations)
-    direct = pl.col("launch").is_null() | pl.col("graph")
-    could = pl.max_horizontal("launch", pl.Series(ready.of(belongs)))
-    return belongs.select(
-        *("operation", "communicator", "bytes", "sequence", "iteration", "window"),
-        arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", could)),
-        start_ns="start",
-        end_ns="end",
-        place=pl.lit("device"),
-        in_forward=pl.col("phase") == "forward",
-        launch=pl.coalesce("launch", "start"),
+    start = belongs["start"].to_numpy()
+    launch = filled(belongs["launch"], belongs["start"])
+    direct = is_null(belongs["launch"]) | belongs["graph"].to_numpy()
+    arrival = np.minimum(start, np.maximum(launch, ready.of(belongs)))
+    same = ("operation", "communicator", "bytes", "sequence", "iteration", "window")
+    return pl.DataFrame(
+        {
+            **{name: belongs[name] for name in same},
+            **{"arrival_ns": np.where(direct, start, arrival), "start_ns": start},
+            **{"end_ns": belongs["end"], "launch": launch},
+            "place": pl.Series(["device"]).new_from_index(0, belongs.height),
+            "in_forward": holds(belongs["phase"] == "forward"),
+        }
     )
 
 
@@ -145,9 +147,9 @@ def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     start = work["start"].to_numpy()
     at = np.searchsorted(iterations["window_start"].to_numpy(), start, side="right") - 1
     inside = (at >= 0) & (start < iterations["window_end"].to_numpy()[at])
-    started_in = pl.when(pl.Series(inside)).then(pl.Series(at))
-    belongs = work.with_columns(window=pl.coalesce("window", started_in)).drop_nulls("window")
-    return belongs.with_columns(iteration=iterations["iteration"].gather(belongs["window"]))
+    window = filled(work["window"], pl.Series(np.where(inside, at, -1)))
+    belongs, window = rows_of(work, window >= 0), window[window >= 0]
+    return with_series(belongs, pl.Series("window", window), taken(iterations["iteration"], window))
 
 
 def _before_optimizer(in_order: pl.DataFrame, begins: Times, marks: pl.DataFrame) -> Flags:
@@ -171,27 +173,32 @@ def _finish(placed: pl.DataFrame, begins: Times, marks: pl.DataFrame) -> pl.Data
     """COLLECTIVES with ordinals; `gradient` marks gradient reductions."""
     if placed.is_empty():
         return empty(COLLECTIVES)
-    in_order = with_ordinals(placed.sort("launch", "start_ns")).with_columns(
-        forward_too=pl.col("in_forward").fill_null(False).any().over("communicator"),
-    )
-    between = _before_optimizer(in_order, begins, marks)
-    optional = ("rank", "bytes")  # the caller knows the rank; blocking calls do not say their size
-    every = conform(in_order, _ORDERED, optional=optional, drop_others=True)
-    few = (pl.col("bytes") <= FEW_BYTES).fill_null(False)
-    candidate = pl.col("operation").is_in(REDUCTIONS) & ~in_order["forward_too"] & ~few
-    return conform(_with_gradient(every, candidate & pl.Series(between)), COLLECTIVES)
+    order = np.lexsort((placed["start_ns"].to_numpy(), placed["launch"].to_numpy()))
+    calls = with_ordinals(taken(placed, order))
+    group, in_forward = codes(calls[["communicator"]]), calls["in_forward"].to_numpy()
+    candidate = _before_optimizer(calls, begins, marks) & ~np.isin(group, group[in_forward])
+    candidate &= ~holds(calls["bytes"] <= FEW_BYTES)
+    candidate &= holds(calls["operation"].is_in(REDUCTIONS))
+    candidate[candidate] = _carry_most(rows_of(calls, candidate), group[candidate])
+    calls = with_series(calls, pl.Series("gradient", candidate))
+    return conform(calls, COLLECTIVES, optional=("rank",), drop_others=True)
 
 
-def _with_gradient(every: pl.DataFrame, candidate: pl.Expr) -> pl.DataFrame:
-    """_ORDERED with `gradient`: the candidates on the communicator that carries most of them.
+def _carry_most(calls: pl.DataFrame, group: Times) -> Flags:
+    """Whether each call is of the communicator that carries most of them.
 
     Most bytes; where a size is unknown, most transfer time, which is what each of the calls took in
     the iteration in which it was fastest.
     """
-    asked = every.filter(candidate)
-    length = pl.col("end_ns") - pl.col("arrival_ns")
-    fastest = length.min().over("communicator", "operation", "ordinal")
-    carried = fastest if asked["bytes"].null_count() else pl.col("bytes")
-    totals = asked.group_by("communicator", maintain_order=True).agg(carried=carried.sum())
-    most = totals.top_k(1, by="carried")["communicator"]
-    return every.with_columns(gradient=candidate & pl.col("communicator").is_in(most.implode()))
+    if calls.is_empty():
+        return np.zeros(0, np.bool_)
+    carried = filled(calls["bytes"], 0)
+    if calls["bytes"].has_nulls():
+        length = (calls["end_ns"] - calls["arrival_ns"]).to_numpy()
+        alike, some = places(codes(calls[["communicator", "operation", "ordinal"]]))
+        fastest = np.full(len(some), NEVER)
+        np.minimum.at(fastest, alike, length)
+        carried = fastest[alike]
+    _, first, place = np.unique(group, return_index=True, return_inverse=True)
+    totals = added_up(carried[None], place, len(first))[0]
+    return np.asarray(place == np.lexsort((first, -totals))[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.model.arrays import codes, is_null, places, with_series
 from rankscope.model.intervals import Times
 
 IN_PAIRS = ("point_to_point", "grouped", "wait")
@@ -26,7 +27,9 @@ def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
         calls: communicator, operation, iteration and sequence of a rank's calls, in their order.
     """
     like = ["communicator", "operation", "iteration"]
-    counted = calls.with_columns(ordinal=pl.int_range(pl.len()).over(like))
+    counted = with_series(calls, pl.Series("ordinal", _nth(places(codes(calls[like]))[0])))
+    if is_null(calls["sequence"]).all():
+        return counted
     alone = pl.col("operation").cast(pl.String).is_in(IN_PAIRS)
     known = pl.col("sequence").is_not_null().all().over("communicator")
     numbered = counted.with_row_index("row").filter(known, ~alone)
@@ -45,6 +48,14 @@ def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
         by_sequence.select("row", "nth"), on="row", how="left", maintain_order="left"
     )
     return with_rows.with_columns(ordinal=pl.coalesce("nth", "ordinal")).drop("row", "nth")
+
+
+def _nth(group: Times) -> Times:
+    """How many rows before each have the same number."""
+    order = np.argsort(group, kind="stable")
+    nth = np.empty_like(group)
+    nth[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
+    return nth
 
 
 def _firsts(seen: pl.DataFrame) -> pl.DataFrame:

@@ -26,6 +26,7 @@ from rankscope.measure.segment import (
     PhaseRanges,
     find_marks,
 )
+from rankscope.model.arrays import of_process
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
@@ -110,7 +111,7 @@ def detail_ranks(
             host_timeline(each.frame, marks[process], partial(_computing, trace, process)),
             each.thread,
             process not in launched,
-            calls_around(named.meaningful.filter(pl.col("process") == process)),
+            calls_around(of_process(named.meaningful, process)),
         )
         for process, each in found.items()
     )

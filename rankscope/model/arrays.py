@@ -19,6 +19,11 @@ def rows_of(frame: pl.DataFrame, flags: Flags) -> pl.DataFrame:
     return pl.DataFrame([each.filter(kept) for each in frame.get_columns()])
 
 
+def of_process(frame: pl.DataFrame, process: int) -> pl.DataFrame:
+    """The rows of a process."""
+    return rows_of(frame, (frame["process"] == process).to_numpy())
+
+
 FEW = 2**31
 """Numbers that differ by more are replaced by their places: products of them could overflow."""
 
@@ -42,6 +47,11 @@ def is_null(values: pl.Series) -> Flags:
     if nulls in (0, len(values)):
         return np.full(len(values), nulls > 0)
     return values.is_null().to_numpy()
+
+
+def holds(flags: pl.Series) -> Flags:
+    """Whether each flag is set; of an unknown one that is not known."""
+    return (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
 
 
 def filled(values: pl.Series, replacement: int | pl.Series) -> Times:

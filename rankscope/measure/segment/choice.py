@@ -26,6 +26,7 @@ from rankscope.measure.segment.step_detection import (
     DetectedSteps,
     find_steps,
 )
+from rankscope.model.arrays import of_process
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import Trace
 from rankscope.model.schema import OPERATORS
@@ -99,7 +100,7 @@ def choose_iterations(
         if found := _by_name(trace, with_meanings(trace.ranges, own)):
             ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
             ended = {
-                process: with_trailing(each, _of(process, ranges))
+                process: with_trailing(each, of_process(ranges, process))
                 for process, each in found.items()
             }
             # The ranges that end iterations are phases (the optimizer) as well.
@@ -112,10 +113,9 @@ def choose_iterations(
 
 
 def _by_name(trace: Trace, named: LabelledRanges) -> dict[int, IterationRanges]:
-    called = named.meaningful.filter(means="iteration")
     candidates = {
-        process: find_iterations(_of(process, called), trace.facts.duration_ns)
-        for process in _processes(called)
+        process: find_iterations(of_process(named.meaningful, process), trace.facts.duration_ns)
+        for process in _processes(named.meaningful)
     }
     return {process: each for process, each in candidates.items() if each}
 
@@ -129,8 +129,8 @@ def _steps(
     processes = dict.fromkeys(_processes(ranges) + _processes(work))
     return {
         process: find_steps(
-            _of(process, ranges),
-            _of(process, work),
+            of_process(ranges, process),
+            of_process(work, process),
             trace.facts.duration_ns,
             trace.process_of(process).main_thread,
         )
@@ -162,7 +162,7 @@ def _whole(
     work, launching = _extents(trace)
     found = {
         process: whole_capture(
-            _of(process, ranges),
+            of_process(ranges, process),
             work.get(process, trace.busiest.get(process)),
             launching.filter(launching["process"] == process)["launch_thread"],
             trace.process_of(process).main_thread,
@@ -195,11 +195,6 @@ def _extents(trace: Trace) -> tuple[dict[int, tuple[int, int]], pl.DataFrame]:
 
 def _processes(frame: pl.DataFrame) -> list[int]:
     return frame["process"].unique(maintain_order=True).to_list()
-
-
-def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
-    own = frame["process"] == process
-    return frame if own.all() else frame.filter(own)
 
 
 def _no_names(path: Path, ranges: pl.DataFrame, hints: IterationHints) -> NoIterations:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 import polars as pl
 
 from rankscope.measure.segment.training_thread import training_thread
+from rankscope.model.arrays import is_null, rows_of, summed, taken
+from rankscope.model.intervals import Times
 from rankscope.model.schema import ITERATIONS, conform
 
 WHOLE, AUTO = -1, -2
@@ -37,38 +40,36 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     those that cover the most time, so that outer ranges win over inner ones.
 
     Args:
-        named: RANGES with the columns of MEANINGS joined on.
+        named: RANGES with a meaning, with the columns of MEANINGS joined on.
         duration_ns: end of the capture; a range that ends exactly there was cut off.
     """
-    candidates = named.filter(
-        (pl.col("means") == "iteration") & (pl.col("end") > pl.col("start"))
-    ).with_columns(
-        given=pl.coalesce("number", "payload"),
-        # servers write the kind and the size of a step in brackets
-        stem=pl.col("name").str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", ""),
-    )
+    lasting = (named["means"] == "iteration") & (named["end"] > named["start"])
+    candidates = rows_of(named, lasting.to_numpy())
     if candidates.is_empty():
         return None
-    group = ["row", "stem", "thread"]
-    best = (
-        candidates.group_by(group)
-        .agg(
-            numbered=pl.col("given").is_not_null().all(),
-            covered=(pl.col("end") - pl.col("start")).sum(),
-        )
-        .sort("numbered", "covered", *group, descending=[True, True, False, False, False])
-        .row(0, named=True)
+    told = candidates.select(
+        "row",
+        # servers write the kind and the size of a step in brackets
+        stem=pl.col("name").str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", ""),
+        thread="thread",
+        given=pl.coalesce("number", "payload"),
     )
-    ranges = (
-        candidates.filter(*(pl.col(name) == best[name] for name in group))
-        .sort("start", "end", descending=[False, True])
-        .filter(pl.col("end") > pl.col("end").cum_max().shift(1, fill_value=-1))  # not nested
-    )
+    keys, known = told[["row", "stem", "thread"]], ~is_null(told["given"])
+    length = (candidates["end"] - candidates["start"]).to_numpy()
+    groups, (known_too, covered), place = summed(keys, np.stack((known, length)))
+    numbered = known_too == np.bincount(place)
+    _, _, (row, _, thread), best = min(zip(~numbered, -covered, groups.rows(), count()))
+    own = np.flatnonzero(place == best)
+    start, end = (taken(candidates[name], own).to_numpy() for name in ("start", "end"))
+    order = np.lexsort((-end, start))
+    outer = end[order] > np.maximum.accumulate(np.append(-1, end[order][:-1]))  # not nested
+    order = order[outer]
+    given = taken(told["given"], own[order]).to_numpy() if numbered[best] else np.arange(len(order))
     return IterationRanges(
-        frame=_windows(ranges, best["numbered"], duration_ns),
-        thread=best["thread"],
-        numbered=best["numbered"],
-        row=best["row"],
+        frame=_windows(start[order], end[order], given, duration_ns),
+        thread=thread,
+        numbered=bool(numbered[best]),
+        row=row,
     )
 
 
@@ -167,27 +168,26 @@ def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> It
     return replace(found, frame=frame)
 
 
-def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> pl.DataFrame:
-    """ITERATIONS from the iteration ranges in time order.
+def _windows(start: Times, end: Times, number: Times, duration_ns: int | None) -> pl.DataFrame:
+    """ITERATIONS from the iteration ranges in time order, and their numbers.
 
     A window runs from the end of the previous iteration's range to the end of its own (data is
     fetched between the ranges of most scripts); the first one starts at its own range. Where
     numbers start over (epochs), counting continues.
     """
-    number = pl.col("given") if numbered else pl.int_range(pl.len(), dtype=pl.Int64)
-    frame = ranges.with_columns(number=number).with_columns(
-        epoch=(pl.col("number") <= pl.col("number").shift(1)).fill_null(False).cum_sum(),
-        window_start=pl.col("end").shift(1).fill_null(pl.col("start")),
-        window_end="end",
-        complete=pl.lit(True) if duration_ns is None else pl.col("end") != duration_ns,
+    begins = np.flatnonzero(np.append(True, number[1:] <= number[:-1]))  # of the epochs
+    epoch = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(number)))
+    before = np.append(0, np.cumsum(np.maximum.reduceat(number, begins) + 1))
+    return pl.DataFrame(
+        {
+            "iteration": number + before[epoch],
+            "epoch": epoch,
+            "number": number,
+            "start": start,
+            "end": end,
+            "window_start": np.append(start[0], end[:-1]),
+            "window_end": end,
+            "complete": end != duration_ns if duration_ns is not None else np.full(len(end), True),
+        },
+        ITERATIONS,
     )
-    before = (
-        frame.group_by("epoch")
-        .agg(offset=pl.col("number").max() + 1)
-        .sort("epoch")
-        .with_columns(pl.col("offset").cum_sum().shift(1, fill_value=0))
-    )
-    frame = frame.join(before, on="epoch").with_columns(
-        iteration=pl.col("number") + pl.col("offset")
-    )
-    return conform(frame.sort("start"), ITERATIONS, drop_others=True)

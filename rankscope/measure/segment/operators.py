@@ -6,12 +6,18 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.segment.iterations import IterationRanges
+from rankscope.model.arrays import holds, rows_of, taken
 from rankscope.model.events import Events
 from rankscope.model.intervals import Flags, Times, union
 from rankscope.model.schema import MARKS, conform, empty
 
 LEAST = 2
 """Fewest operators of a kind in an iteration from which its phase is derived."""
+
+BACKWARD = "backward operator"
+"""What operators of autograd mean."""
+
+LABELS = pl.Series(["forward", "backward"])
 
 
 def operator_phases(
@@ -32,50 +38,39 @@ def operator_phases(
     Returns:
         MARKS, `forward` and `backward` only; empty where operators show neither.
     """
-    is_backward = pl.col("means") == "backward operator"
-    is_own = (pl.col("means") == "operator") & (pl.col("thread") == found.thread)
-    operators = ranges.map(
-        lambda part: part.filter(pl.col("process") == process, is_backward | is_own).select(
-            "start", "end", backward=is_backward
-        )
-    ).whole.sort("start")
-    if not operators["backward"].any():
+    operators = ranges.map(lambda part: _own(part, process, found.thread)).whole.sort("start")
+    start, end = operators["start"].to_numpy(), operators["end"].to_numpy()
+    backward = (operators["means"] == BACKWARD).to_numpy()
+    if not backward.any():
         return empty(MARKS)
-    start = operators["start"].to_numpy()
-    held = _inside(start, *_spans(explicit))
-    within = _inside(start, *_spans(operators.filter("backward")))  # called by backward operators
-    placed = (
-        operators.with_columns(held=pl.Series(held), within=pl.Series(within))
-        .filter(pl.col("backward") | ~(pl.col("held") | pl.col("within")))
-        .join_asof(
-            found.frame.select("iteration", opened="window_start", until="window_end").sort(
-                "opened"
-            ),
-            left_on="start",
-            right_on="opened",
-            strategy="backward",
-        )
-        .filter(pl.col("end") <= pl.col("until"))
-    )
-    runs = (
-        placed.with_columns(run=pl.struct("iteration", "backward").rle_id())
-        .group_by("run", maintain_order=True)
-        .agg(
-            pl.col("iteration", "backward", "start").first(),
-            pl.col("end").max(),
-            operators=pl.len(),
-        )
-        .with_columns(followed=pl.col("backward").cum_sum(reverse=True).over("iteration") > 0)
-        .filter(pl.col("followed"), pl.col("operators") >= LEAST)
-    )
-    label = pl.when("backward").then(pl.lit("backward")).otherwise(pl.lit("forward"))
-    of_collectives = ("operation", "source")
-    marks = runs.with_columns(label=label, fetch=False)
-    return conform(marks, MARKS, optional=of_collectives, drop_others=True)
+    explicit_spans = explicit["start"].to_numpy(), explicit["end"].to_numpy()
+    within = _inside(start, start[backward], end[backward])  # called by backward operators
+    opened, until = (found.frame[name].to_numpy() for name in ("window_start", "window_end"))
+    at = np.searchsorted(opened, start, side="right") - 1
+    placed = (at >= 0) & (end <= until[at])
+    placed &= backward | ~(within | _inside(start, *explicit_spans))
+    start, end, backward, at = start[placed], end[placed], backward[placed], at[placed]
+    first = np.flatnonzero(np.append(True, (np.diff(at) != 0) | np.diff(backward))[: len(at)])
+    count, begin, backward, at = (
+        np.diff(first, append=len(at)), start[first], backward[first], at[first],
+    )  # fmt: skip
+    last = np.full(len(opened), -1)
+    np.maximum.at(last, at[backward], np.flatnonzero(backward))
+    kept = (np.arange(len(first)) <= last[at]) & (count >= LEAST)
+    marks = {
+        "start": begin[kept],
+        "end": np.maximum.reduceat(end, first)[kept] if len(first) else end,
+        "label": taken(LABELS, backward[kept]),
+        "fetch": np.zeros(kept.sum(), np.bool_),
+    }
+    return conform(pl.DataFrame(marks), MARKS, optional=("operation", "source"))
 
 
-def _spans(frame: pl.DataFrame) -> tuple[Times, Times]:
-    return frame["start"].to_numpy(), frame["end"].to_numpy()
+def _own(ranges: pl.DataFrame, process: int, thread: int) -> pl.DataFrame:
+    """start, end and means of the operators of a thread, and of autograd's on any thread."""
+    means = ranges["means"]
+    own = (means == BACKWARD) | (means == "operator") & (ranges["thread"] == thread)
+    return rows_of(ranges[["start", "end", "means"]], holds(own & (ranges["process"] == process)))
 
 
 def _inside(moment: Times, start: Times, end: Times) -> Flags:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.measure.segment.labelled_ranges import LabelledRanges
 from rankscope.measure.segment.operators import operator_phases
+from rankscope.model.arrays import holds, of_process, rows_of, taken, with_series
 from rankscope.model.events import Events
+from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import PHASES
-from rankscope.model.schema import MARKS, conform
+from rankscope.model.schema import MARKS
+
+SOURCES = pl.Series("source", [None, "annotation", "mpi"])
+"""Where marks come from: null for phases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,50 +52,50 @@ def find_marks(
         found: the iterations, whose thread is the training thread.
         device_communicates: whether the process has communication kernels; called if needed.
     """
-    mine = pl.col("process") == process
-    meaningful = named.meaningful.filter(mine)
-    on_thread = mine & (pl.col("thread") == found.thread) & (pl.col("end") > pl.col("start"))
-    is_phase = pl.col("means").is_in(PHASES)
-    is_collective = pl.col("means") == "collective"
-    is_mpi = pl.col("domain") == "MPI"
-    waits = is_collective & pl.col("blocking")
-    if not meaningful.filter(on_thread & waits & ~is_mpi).is_empty() and device_communicates():
+    meaningful = of_process(named.meaningful, process)
+    start, end = meaningful["start"].to_numpy(), meaningful["end"].to_numpy()
+    on_thread = (meaningful["thread"] == found.thread).to_numpy() & (end > start)
+    is_phase = meaningful["means"].is_in(PHASES).to_numpy()
+    is_collective = (meaningful["means"] == "collective").to_numpy()
+    is_mpi, blocking = (meaningful["domain"] == "MPI").to_numpy(), holds(meaningful["blocking"])
+    waits = on_thread & is_collective & blocking
+    if (waits & ~is_mpi).any() and device_communicates():
         waits &= is_mpi
-    marks = meaningful.filter(on_thread & (is_phase | waits)).with_columns(
-        label=pl.when(is_phase).then("means").otherwise(pl.lit("exposed_communication")),
-        source=pl.when(is_phase)
-        .then(None)
-        .when(is_mpi)
-        .then(pl.lit("mpi"))
-        .otherwise(pl.lit("annotation")),
-    )
-    marks = _calls_once(conform(marks, MARKS, drop_others=True))
-    unnamed = {"forward", "backward"} - {*marks["label"].unique()}
-    derived = marks.clear()
-    if unnamed:
-        phases = operator_phases(process, named.every, found, marks)
-        derived = phases.filter(pl.col("label").is_in(unnamed))
-    marks = pl.concat([marks, derived])
-    launches = meaningful.select((is_collective & ~pl.col("blocking")).any()).item()
+    phases, calls = np.flatnonzero(on_thread & is_phase), _innermost(start, end, waits)
+    rows, source = np.append(phases, calls), np.append(0 * phases, 1 + is_mpi[calls])
+    marks = taken(meaningful[["start", "end", "means", "fetch", "operation"]], rows)
+    label = marks["means"].zip_with(pl.Series(source == 0), pl.Series(["exposed_communication"]))
+    named_like = {*label.unique()}
+    marks = with_series(marks, label.alias("label"), taken(SOURCES, source))[MARKS.names()]
+    derived = frozenset[str]()
+    if unnamed := {"forward", "backward"} - named_like:
+        found_phases = operator_phases(process, named.every, found, marks)
+        own = rows_of(found_phases, found_phases["label"].is_in(unnamed).to_numpy())
+        derived, marks = frozenset(own["label"].unique()), pl.concat([marks, own])
     return PhaseRanges(
         frame=marks,
-        foreign=named.foreign.map(
-            lambda part: part.filter(on_thread).select("start", "end", "name")
-        ),
-        phases=frozenset(marks["label"].unique()) - {"exposed_communication"},
-        fetches=bool(marks["fetch"].fill_null(False).any()),
-        launches_collectives=bool(launches),
-        derived=frozenset(derived["label"].unique()),
+        foreign=named.foreign.map(lambda part: _lasting(part, process, found.thread)),
+        phases=frozenset(named_like | derived) - {"exposed_communication"},
+        fetches=bool(marks["fetch"].any()),
+        launches_collectives=bool((is_collective & ~blocking).any()),
+        derived=derived,
     )
 
 
-def _calls_once(marks: pl.DataFrame) -> pl.DataFrame:
-    """MARKS without annotations around a collective that has a mark of its own.
+def _lasting(ranges: pl.DataFrame, process: int, thread: int) -> pl.DataFrame:
+    """start, end, name of the ranges of a thread that have a length."""
+    own = (ranges["process"] == process) & (ranges["thread"] == thread)
+    lasting = own & (ranges["end"] > ranges["start"])
+    return rows_of(ranges[["start", "end", "name"]], lasting.to_numpy())
+
+
+def _innermost(start: Times, end: Times, calls: Flags) -> Times:
+    """The places of the calls that hold no other call, by their starts.
 
     Of `all_reduce` > `MPI_Allreduce` the inner range is the call: time inside the annotation
     before the call (packing, for example) is not communication.
     """
-    is_collective = pl.col("label") == "exposed_communication"
-    calls = marks.filter(is_collective).sort("start", "end", descending=[False, True])
-    inner = calls.filter((pl.col("start").shift(-1) >= pl.col("end")).fill_null(True))
-    return pl.concat([marks.filter(~is_collective), inner])
+    places = np.flatnonzero(calls)
+    places = places[np.lexsort((-end[places], start[places]))]
+    innermost: Times = places[np.append(start[places[1:]] >= end[places[:-1]], True)[: len(places)]]
+    return innermost
