@@ -322,7 +322,8 @@ def ingest(
             `auto` if it is sure on every rank, else `whole`; a warning says what was taken.
         phases: phase → pattern of the names of its ranges.
         collectives: operation (`all_reduce`, say) → pattern of the names of its kernels.
-        rank_pattern: pattern on the report's path, with a group `rank`.
+        rank_pattern: pattern on the report's path, with a group `rank`; or with groups `rank1`,
+            `rank2`, … of which `rank1` counts slowest.
         rank: the rank of the only report.
         jobs: worker processes; default: the cores this process may use.
         scheduler: address or scheduler file of a Dask cluster whose workers see the same files;

@@ -14,7 +14,7 @@ import pytest
 import rankscope
 from rankscope.errors import ReportError
 from tests.cases import PLAIN, assert_slow, codes, read
-from tests.pytorch_job import GRADIENTS, Job, kernels, without, write
+from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
 from tests.support import Result, mostly_slow
 
 
@@ -102,6 +102,77 @@ def test_ranks_in_names(tmp_path: Path, name: str) -> None:
     for rank in range(4):
         (tmp_path / "job" / name.format(rank)).parent.mkdir(parents=True, exist_ok=True)
     assert_slow(read(write(tmp_path / "job", PLAIN, silent, name)))
+
+
+GRIDS = {
+    "node{0}/gpu{1}.json": None,
+    "host{0}_local_rank_{1}.json": None,
+    "node-{0}/rank{1}.json": None,
+    "run.32-TP-{1}-DP-{0}.trace.json": r"TP\-(?P<rank2>\d+).*DP\-(?P<rank1>\d+)",
+    "dp{0}/t/tp{1}.json": r"dp(?P<rank1>\d+).*tp(?P<rank2>\d+)",
+}
+
+
+@pytest.mark.parametrize("name", mostly_slow([*GRIDS], 1))
+def test_two_numbers_of_names_are_one_rank(tmp_path: Path, name: str) -> None:
+    """Of nodes and devices as launchers count; else in the order that the user gives."""
+    grid = {(node, device): 2 * node + device for node in (0, 1) for device in (0, 1)}
+    folder = named(tmp_path, {name.format(*place): rank for place, rank in grid.items()})
+    if (pattern := GRIDS[name]) is None:
+        run = read(folder)
+        assert "nodes and devices" in codes(run)["rank-assumed"]
+    else:
+        with pytest.raises(ReportError) as refused:
+            read(folder)
+        assert f"--rank-pattern '{pattern}'" in (refused.value.hint or "")
+        run = read(folder, rank_pattern=pattern)
+    assert_slow(run)
+    assert run.timeline([2], [3]).ranks["rank"].to_list() == [2]
+
+
+def test_a_device_is_no_rank_where_nodes_are_incomplete(tmp_path: Path) -> None:
+    names = {"node0/gpu0.json": 0, "node0/gpu1.json": 1, "node1/gpu1.json": 3}
+    with pytest.raises(ReportError) as refused:
+        read(named(tmp_path, names))
+    pattern = r"node(?P<rank1>\d+).*gpu(?P<rank2>\d+)"
+    assert f"--rank-pattern '{pattern}'" in (refused.value.hint or "")
+    assert {*read(tmp_path / "job", rank_pattern=pattern).compare().tables.ranks["rank"]} == {
+        0, 1, 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("event", mostly_slow(["groups", "rank"]))
+def test_events_tell_the_rank_where_names_are_a_grid(tmp_path: Path, event: str) -> None:
+    """The rank is the only one that is a member of all its groups; or an argument says it."""
+
+    def told(rank: int, trace: dict[str, Any]) -> None:
+        nameless(rank, trace)
+        across = [[rank // 2 * 2, rank // 2 * 2 + 1], [rank % 2, rank % 2 + 2]]
+        for nth, each in enumerate(kernels(trace)):
+            if event == "rank":
+                each["args"]["rank"] = rank
+            elif "Seq" not in each["args"]:
+                each["args"]["Process Group Name"] = f"group {nth % 2}"
+                each["args"]["Process Group Ranks"] = str(across[nth % 2])
+
+    names = {f"TP-{rank // 2}-DP-{rank % 2}.json": rank for rank in range(4)}
+    assert_slow(read(named(tmp_path, names, told)))
+
+
+def nameless(_rank: int, trace: dict[str, Any]) -> None:
+    """Neither the trace nor its events say a rank."""
+    del trace["distributedInfo"]
+    for each in kernels(trace):
+        each["args"].pop("Process Group Ranks", None)
+
+
+def named(tmp_path: Path, names: dict[str, int], edit: Edit = nameless) -> Path:
+    """The usual job's reports of some ranks, by these names."""
+    made = write(tmp_path / "made", PLAIN, edit)
+    for name, rank in names.items():
+        (tmp_path / "job" / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / f"rank{rank}.pt.trace.json").rename(tmp_path / "job" / name)
+    return tmp_path / "job"
 
 
 def test_a_hint_has_a_pattern_that_fits_the_path(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from rankscope.model.schema import (
 )
 from rankscope.sources.discover import describe_again
 from rankscope.sources.moved import located
+from rankscope.sources.name_numbers import found_before
 from rankscope.util.rank_list import few
 from rankscope.util.wording import agreeing, counted, ranks_text
 
@@ -271,10 +272,10 @@ def _reports(
         options = ShapingOptions.from_json(row["options"])
         if row["convention"] in (AUTO, WHOLE):  # taken by default
             options = replace(options, iteration=row["convention"])
-        held = comparison.tables.ranks.filter(path=row["path"])["rank"].to_list()
-        # a name alone may not tell its rank: it was compared with the names of others
-        number = held[0] if len(held) == 1 else None
-        file = replace(_unchanged(row, comparison.tables.database), number=number)
+        held = comparison.tables.ranks.filter(path=row["path"])
+        file = _unchanged(row, comparison.tables.database)
+        if held.height == 1:  # a name alone may not tell its rank: it was compared with others
+            file = replace(file, numbers=found_before(held["rank"][0], held["evidence"][0]))
         found.append((file, options, row["rank"]))
     return found
 

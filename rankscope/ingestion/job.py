@@ -22,7 +22,7 @@ from rankscope.errors import (
 from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
-from rankscope.sources.discover import discover, with_windows
+from rankscope.sources.discover import discover, united
 from rankscope.util.aside import remove_abandoned
 from rankscope.util.atomic_io import DEFAULT_DB, exists
 from rankscope.util.wording import agreeing, counted
@@ -100,15 +100,17 @@ def ingest_reports(
         from rankscope.sources.identify import pattern
 
         options = ShapingOptions.of(iteration, phases, rank_pattern, rank, collectives)
-        files = with_windows(files)
+        own = pattern(rank_pattern)
+        files, copies = united(files, own)
         check_one_rank(options, files)
         if run is not None:
-            files = select_run(files, run, pattern(rank_pattern))
+            files = select_run(files, run, own)
         vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
         job.paths = paths
         for path, error in unread:
             job.leave_out(path, error)
+        job.leave_out_copies(copies)
         job.run(
             files,
             partial(map_reports, pool=pool) if scheduler is None else _on_cluster(str(scheduler)),
@@ -252,6 +254,11 @@ class IngestJob:
         """Raise the error of a report or folder that cannot be read, or list it as skipped."""
         self._bad(ReportFile(path, "unknown", 0, 0), error)
 
+    def leave_out_copies(self, copies: dict[Path, Path]) -> None:
+        """List copies of reports as skipped."""
+        for copy, report in copies.items():
+            self._skipped(ReportFile(copy, "unknown", 0, 0), f"{copy} is a copy of {report}")
+
     def _new_or_changed(
         self, files: list[ReportFile], stored: StoredReports | None
     ) -> list[ReportFile]:
@@ -278,7 +285,7 @@ class IngestJob:
             try:
                 if isinstance(facts, RankscopeError):
                     raise facts
-                claims = claims_for_report(file.path, facts, own, self.options.rank, file.number)
+                claims = claims_for_report(file.path, facts, own, self.options.rank, file.numbers)
             except ReportError as error:
                 self._bad(file, error)
                 continue

@@ -99,7 +99,7 @@ def _name(file: ReportFile, options: ShapingOptions) -> str:
     """The name of the rows of a report as it is now, by some options, in this rankscope."""
     facts = (
         [str(path.resolve()) for path in file.places],
-        *(file.kind, file.bytes, file.modified_ns, file.number),
+        *(file.kind, file.bytes, file.modified_ns, str(file.numbers)),
         *(options.to_json(), options.alone, source_digest(PACKAGE, SHAPING)),
     )
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

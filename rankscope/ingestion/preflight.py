@@ -107,7 +107,7 @@ def captures(
             found.append(facts)
             continue
         try:
-            claims = claims_for_report(file.path, facts, own, differing=file.number)
+            claims = claims_for_report(file.path, facts, own, numbers=file.numbers)
         except RankscopeError as error:
             found.append(error)
         else:

@@ -39,6 +39,7 @@ from rankscope.sources.identify import (
     pattern,
     process_ranks,
 )
+from rankscope.sources.name_numbers import NODES
 from rankscope.util.wording import agreeing, counted
 
 _log = logging.getLogger(__name__)
@@ -86,7 +87,8 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
         pattern(options.rank_pattern),
         rank=options.rank,
         alone=options.alone,
-        differing=file.number,
+        numbers=file.numbers,
+        grid=file.grid,
     )
     return Segmented(trace, chosen, ranks)
 
@@ -187,7 +189,14 @@ def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
         for identity in whose
         if (spelled := name_disagrees(file.path, identity)) is not None
     ]
-    if whose[0].evidence.kind is EvidenceKind.ORDER:
+    if whose[0].evidence == NODES:
+        yield RunWarning(
+            "rank-assumed",
+            "ranks are numbered by the nodes and devices in the names of their reports, as "
+            "launchers count: check before you accuse one",
+            tuple(identity.rank for identity in whose),
+        )
+    elif whose[0].evidence.kind is EvidenceKind.ORDER:
         yield RunWarning(
             "ranks-by-order",
             f"{file.path.name} does not say which rank is which: its processes are numbered "

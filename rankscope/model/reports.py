@@ -50,7 +50,8 @@ class ReportFile:
     bytes: int
     modified_ns: int
     folder: Path | None = None  # start of a relative path, if not the working folder
-    number: int | None = field(default=None, compare=False)  # that tells its name from the others'
+    numbers: Claim | None = field(default=None, compare=False)  # by its name beside the others'
+    grid: str | None = field(default=None, compare=False)  # a pattern if several numbers tell it
     more: tuple[Path, ...] = ()  # further windows of the same process, read together with it
 
     @property

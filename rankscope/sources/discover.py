@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import filecmp
 import glob
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.model.reports import ReportFile
 from rankscope.sources import formats
+from rankscope.sources.name_numbers import numbered
 from rankscope.sources.report_format import Format
 
-HANDLER_ENDING = re.compile(r"_[0-9]+\.[0-9]{13,}$")
-"""Process id and time, with which torch.profiler.tensorboard_trace_handler ends a name."""
+HEAD_BYTES = 2**12
+"""Of the beginning and the end of a report: what differs there is no copy."""
 
 
 def discover(
@@ -82,14 +83,25 @@ def discover(
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in found.items():
         forms.setdefault(_report_key(resolved, report), []).append(report)
-    return _numbered(sorted(map(_best, forms.values()), key=lambda report: report.path))
+    return numbered(sorted(map(_best, forms.values()), key=lambda report: report.path))
 
 
-def with_windows(reports: list[ReportFile]) -> list[ReportFile]:
-    """The reports, those that are windows of one process as one."""
-    by_path = {each.path: each for each in reports}
+def united(
+    reports: list[ReportFile], own: re.Pattern[str] | None = None
+) -> tuple[list[ReportFile], dict[Path, Path]]:
+    """The reports without copies, those that are windows of one process as one.
+
+    Args:
+        reports: the reports, by path.
+        own: the user's pattern of the rank.
+
+    Returns:
+        the reports; and copy → the report with the same content that is read in its place.
+    """
+    copies = _copies(reports)
+    by_path = {each.path: each for each in reports if each.path not in copies}
     by_kind: dict[str, list[ReportFile]] = {}
-    for each in reports:
+    for each in by_path.values():
         by_kind.setdefault(each.kind, []).append(each)
     for kind, same_kind in by_kind.items():
         find = formats.named(kind).joined
@@ -98,54 +110,38 @@ def with_windows(reports: list[ReportFile]) -> list[ReportFile]:
         )
         for first, *more in windows:
             by_path[first] = by_path[first].joined([by_path.pop(path) for path in more])
-    return _numbered(sorted(by_path.values(), key=lambda report: report.path))
+    return numbered(sorted(by_path.values(), key=lambda report: report.path), own), copies
+
+
+def _copies(reports: Iterable[ReportFile]) -> dict[Path, Path]:
+    """Report → an older one with the same content; reports that are folders are never copies."""
+    alike: dict[tuple[str, int, bytes], list[Path]] = {}
+    by_size: dict[tuple[str, int], list[Path]] = {}
+    for each in sorted(reports, key=lambda each: (each.modified_ns, each.path)):
+        if not formats.named(each.kind).folders:
+            by_size.setdefault((each.kind, each.bytes), []).append(each.path)
+    copies: dict[Path, Path] = {}
+    for (kind, size), paths in by_size.items():
+        for path in paths if len(paths) > 1 else ():
+            try:
+                with path.open("rb") as file:
+                    head = file.read(HEAD_BYTES)
+                    file.seek(-min(HEAD_BYTES, size), os.SEEK_END)
+                    firsts = alike.setdefault((kind, size, head + file.read()), [])
+                same = next((each for each in firsts if filecmp.cmp(each, path, False)), None)
+            except OSError:  # whoever reads it says why
+                continue
+            if same is None:
+                firsts.append(path)
+            else:
+                copies[path] = same
+    return copies
 
 
 def describe_again(file: ReportFile) -> ReportFile:
     """A report with its windows, as it is on disk now; raises what `describe` does."""
     now, *more = (describe(path, file.kind) for path in file.places)
     return now.joined(more)
-
-
-def _numbered(reports: list[ReportFile]) -> list[ReportFile]:
-    """The reports, with the number in which those of one folder differ.
-
-    Reports of one name, each alone in its folder, differ in the folders' names.
-    """
-    folders: dict[Path, list[Path]] = {}
-    for each in reports:
-        folders.setdefault(each.path.parent, []).append(each.path)
-    alone = [path for path, *others in folders.values() if not others]
-    numbers: dict[Path, int] = {}
-    if len({HANDLER_ENDING.sub("", formats.title(path)) for path in alone}) > 1:
-        alone = []
-    for paths in (*folders.values(), alone):
-        numbers |= differing_numbers(paths)
-    return [replace(each, number=numbers.get(each.path)) for each in reports]
-
-
-def differing_numbers(paths: Iterable[Path]) -> dict[Path, int]:
-    """The ranks of reports whose names are alike but for one number that counts them from 0.
-
-    Names of folders count where the paths are of several. Empty if there is no such number, or
-    several.
-    """
-    paths = sorted({*paths})
-    if len(paths) < 2:
-        return {}
-    shared = os.path.commonpath(path.absolute().parent for path in paths)
-    titles = [
-        f"{path.absolute().relative_to(shared).parent}/{formats.title(path)}" for path in paths
-    ]
-    numbers = [re.findall(r"\d+", title) for title in titles]
-    if len({re.sub(r"\d+", "#", title) for title in titles}) > 1:
-        return {}
-    candidates = []
-    for column in zip(*numbers, strict=True):
-        values = [int(text) if len(text) < 8 else -1 for text in column]
-        if sorted(values) == list(range(len(paths))) and values not in candidates:
-            candidates.append(values)
-    return dict(zip(paths, candidates[0], strict=True)) if len(candidates) == 1 else {}
 
 
 def _sniffed() -> list[str]:

@@ -13,8 +13,13 @@ from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
 from rankscope.sources import formats
-from rankscope.sources.discover import HANDLER_ENDING
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
+from rankscope.sources.name_numbers import (
+    HANDLER_ENDING,
+    NODES,
+    RANK_PATTERN,
+    place_groups,
+)
 from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
@@ -51,8 +56,6 @@ PID_HINT = "or have them numbered in the order of process ids: --rank-pattern '(
 
 FILE_NAME = RankEvidence("file name", EvidenceKind.FILE_NAME)
 FOLDER_NAME = RankEvidence("folder name", EvidenceKind.FILE_NAME)
-NAMES_DIFFER = RankEvidence("file names", EvidenceKind.FILE_NAME)
-RANK_PATTERN = RankEvidence("--rank-pattern", EvidenceKind.USER, own=True)
 GIVEN = RankEvidence("--rank", EvidenceKind.USER, own=True)
 ONLY_REPORT = RankEvidence("only report", EvidenceKind.ASSUMED)
 
@@ -86,8 +89,9 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
     """The user's `--rank-pattern`, checked.
 
     Raises:
-        UsageError: no regular expression, or none with a group `rank` (or `pid`: then the
-            processes of one report are numbered in the order of their ids).
+        UsageError: no regular expression, or none with a group `rank` (or groups `rank1`, `rank2`,
+            … that make it together; or `pid`: then the processes of one report are numbered in the
+            order of their ids).
     """
     if text is None:
         return None
@@ -98,7 +102,7 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
             f"--rank-pattern {text!r} is not a regular expression ({error})",
             hint="quote it for the shell",
         ) from error
-    if not {"rank", "local", "pid"} & compiled.groupindex.keys():
+    if not {"rank", "pid"} & compiled.groupindex.keys() and not place_groups(compiled):
         raise UsageError(
             f"--rank-pattern {text!r} has no group named rank", hint=NAME_HINT.split(": ")[1]
         )
@@ -110,13 +114,13 @@ def claims_for_report(
     facts: CaptureFacts,
     user_pattern: re.Pattern[str] | None,
     rank: int | None = None,
-    differing: int | None = None,
+    numbers: Claim | None = None,
 ) -> tuple[Claim, ...]:
     """The claims about a report of one rank, the most trusted first.
 
     The user's rank or pattern comes first, then the profiler's records (the environment of the
     process, else of the profiler's command; or its `distributedInfo`), then the names of the file
-    and its folders, then the number in which it differs from the other reports (`differing`).
+    and its folders, alone and beside those of the other reports (`numbers`).
 
     Raises:
         RankConflict: variables for one world size disagree.
@@ -127,7 +131,7 @@ def claims_for_report(
             raise UsageError(f"--rank {rank} is no rank", hint=f"give one from 0 to {MOST_RANKS}")
         return (Claim(rank, None, GIVEN),)
     if user_pattern is not None and "pid" not in user_pattern.groupindex:
-        return (_by_pattern(path, user_pattern),)
+        return (_by_pattern(path, user_pattern, numbers),)
     first = next(iter(facts.environment), None)
     for other in facts.environment[1:]:
         assert first is not None
@@ -139,7 +143,7 @@ def claims_for_report(
                 f"{other.rank}",
                 hint=NAME_HINT,
             )
-    named = _by_name(path, differing)
+    named = _by_name(path, numbers)
     return (*facts.environment, *(() if named is None else (named,)))
 
 
@@ -178,7 +182,8 @@ def identities(
     *,
     rank: int | None = None,
     alone: bool = False,
-    differing: int | None = None,
+    numbers: Claim | None = None,
+    grid: str | None = None,
 ) -> dict[int, RankIdentity]:
     """Process key → the rank of each process of a report that has iterations.
 
@@ -190,7 +195,8 @@ def identities(
         user_pattern: the user's pattern.
         rank: the rank that the user gives the report.
         alone: it is the only report, which is rank 0 without any evidence.
-        differing: as in `claims_for_report`.
+        numbers: as in `claims_for_report`.
+        grid: a pattern that fits the path, if it takes several numbers to tell the rank.
 
     Raises:
         UsageError: the user gives one rank to several processes.
@@ -205,14 +211,16 @@ def identities(
     if len(pids) > 1:
         return _several(path, facts, dict(sorted(pids.items())), stated, user_pattern)
     [(process, pid)] = pids.items()
-    claims = claims_for_report(path, facts, user_pattern, rank, differing)
+    claims = claims_for_report(path, facts, user_pattern, rank, numbers)
     best = next(iter(claims), None)
-    evidence = next((each for each in (MPI_TRACE, JAX) if process in stated.get(each, {})), None)
+    events = (MPI_TRACE, JAX, OF_EVENTS)
+    evidence = next((each for each in events if process in stated.get(each, {})), None)
     if evidence is not None and user_pattern is None and rank is None:
         number = stated[evidence][process]
-        if best is None or best.evidence.kind is not EvidenceKind.ENVIRONMENT:
+        better = (EvidenceKind.ENVIRONMENT, EvidenceKind.PROFILER)
+        if best is None or best.evidence.kind not in better:
             best = Claim(number, None, evidence)
-        elif best.rank != number:
+        elif best.rank != number and evidence != OF_EVENTS:
             raise RankConflict(
                 f"{path}: {best.evidence} says rank {best.rank}, its {evidence} says {number}",
                 hint=NAME_HINT,
@@ -222,7 +230,7 @@ def identities(
     if best is None:
         raise UnknownRank(
             f"{path}: no evidence of the rank that wrote it",
-            hint=f"{name_hint(path)}; {ONE_AT_A_TIME}",
+            hint=f"{name_hint(path, grid)}; {ONE_AT_A_TIME}",
         )
     return {
         process: RankIdentity(
@@ -270,8 +278,19 @@ def _apart(path: Path) -> str:
     )
 
 
-def name_hint(path: Path) -> str:
-    """How to name the place of the rank, with a pattern that fits the path if it has a number."""
+def name_hint(path: Path, grid: str | None = None) -> str:
+    """How to name the place of the rank, with a pattern that fits the path if it has a number.
+
+    Args:
+        path: the report.
+        grid: a pattern for the numbers that tell its rank together.
+    """
+    if grid is not None:
+        return (
+            "several numbers of its name tell it together, in an order that nothing says: "
+            f"--rank-pattern '{grid}' counts rank1 slowest; number the groups otherwise for "
+            "another order"
+        )
     text = "/".join((*path.parts[-PARENTS - 1 : -1], formats.title(path)))
     named = [*re.finditer(r"([A-Za-z]+[_\-.=/]?)([0-9]{1,6})(?!\d)", text)]
     if not named or HANDLER_ENDING.search(text):
@@ -283,7 +302,9 @@ def name_hint(path: Path) -> str:
     )
 
 
-def _by_name(path: Path, differing: int | None) -> Claim | None:
+def _by_name(path: Path, numbers: Claim | None) -> Claim | None:
+    if numbers is not None and numbers.evidence == NODES:
+        return numbers
     stem = formats.title(path)
     spelled = _spelled(stem)
     if len({*spelled}) == 1:
@@ -291,8 +312,8 @@ def _by_name(path: Path, differing: int | None) -> Claim | None:
     for parent in path.absolute().parents[:PARENTS]:
         if folder := RANK_FOLDER.fullmatch(parent.name):
             return Claim(int(folder[1]), None, FOLDER_NAME)
-    if differing is not None:
-        return Claim(differing, None, NAMES_DIFFER)
+    if numbers is not None:
+        return numbers
     several = spelled or len(OF_DIMENSION.findall(stem)) > 1
     weak = None if several or OF_WORLD.search(stem) else LAST_NUMBER.search(stem)
     return None if weak is None else Claim(int(weak[1]), None, FILE_NAME)
@@ -309,7 +330,9 @@ def _spelled(stem: str) -> list[tuple[int, int | None]]:
     return [(rank, size)] if rank < size else []
 
 
-def _by_pattern(path: Path, user_pattern: re.Pattern[str]) -> Claim:
+def _by_pattern(path: Path, user_pattern: re.Pattern[str], numbers: Claim | None) -> Claim:
+    if numbers is not None and numbers.evidence == RANK_PATTERN:
+        return numbers
     fit = user_pattern.search(str(path))
     groups = {} if fit is None else fit.groupdict()
     try:
@@ -337,10 +360,8 @@ def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
     A name that has the local rank does not contradict.
     """
     spelled = {rank for rank, _ in _spelled(formats.title(path))}
-    if len(spelled) != 1 or identity.evidence.kind in (
-        EvidenceKind.FILE_NAME,
-        EvidenceKind.USER,
-    ):
+    by_name = identity.evidence.kind in (EvidenceKind.FILE_NAME, EvidenceKind.USER)
+    if len(spelled) != 1 or by_name or identity.evidence == NODES:
         return None
     (rank,) = spelled
     return None if rank in (identity.rank, identity.local_rank) else rank

@@ -169,9 +169,11 @@ def test_names_of_ranges_can_be_given(cli: Cli, reports: list[Path]) -> None:
 
 @pytest.mark.slow
 def test_many_alike_take_few_lines(cli: Cli, reports: list[Path], tmp_path: Path) -> None:
-    """A folder of many copies: all claim the same four ranks, and each says the same."""
-    for copy in range(6):
-        copied(reports, tmp_path / "reports", [f"{copy}_{path.name}" for path in reports])
+    """A folder of many reports: all claim the same four ranks, and each says the same."""
+    for nth in range(6):
+        names = [f"{nth}_{path.name}" for path in reports]
+        for path in copied(reports, tmp_path / "reports", names):
+            edit(path, f"create table other as select {nth} as nth")
     result = cli("check", tmp_path / "reports")
     assert result.code == 3
     assert "and 27 like it" in result.out

@@ -11,6 +11,7 @@ import pytest
 import rankscope
 from rankscope.errors import SeveralRuns, UsageError
 from rankscope.ingestion.runs import Capture, runs_of
+from rankscope.sources.discover import discover, united
 from tests.docs.test_json_schema import fits
 from tests.support import Forged, Result, copied, edit
 
@@ -102,18 +103,33 @@ def test_all_get_a_database_of_their_own(two_runs: Path, cli: Cli) -> None:
     assert fits(told) == "ingest-runs"
 
 
-def test_a_copy_of_a_report_is_no_run(two_runs: Path, cli: Cli) -> None:
-    """It has the rank, host and start of another report."""
+def test_a_copy_of_a_report_is_left_out(two_runs: Path, cli: Cli) -> None:
     monday = two_runs / "monday"
     [first, *_] = sorted(monday.iterdir())
     copied([first], monday, ["again.sqlite"])
-    cli("ingest", monday).refused(3, "both claim rank 0", "again.sqlite")
     copied([first], two_runs / "copies")
-    cli("ingest", monday, two_runs / "copies").refused(3, "both claim rank 0")
-    refused = cli("ingest", two_runs, "--format", "json")
-    document = json.loads(refused.out)
+    done = cli("ingest", monday, two_runs / "copies", "--format", "json").document
+    status = [(Path(each["path"]), each["status"]) for each in done["reports"]]
+    assert [path for path, said in status if said == "read"] == sorted(monday.glob("report*"))
+    assert {each["reason"].partition(" is a copy of ")[2] for each in done["reports"][:2]} == {
+        str(first)
+    }
+    assert "has 2 copies, left out: " in cli("check", two_runs, "-v").out
+    document = json.loads(cli("ingest", two_runs, "--db", "b.duckdb", "--format", "json").out)
     assert fits(document) == "error"
-    assert document["error"]["lines"][0].startswith("run 1: 5 reports, ranks 0-2")
+    assert document["error"]["lines"][0].startswith("run 1: 3 reports, ranks 0-2")
+
+
+def test_ranks_of_one_size_are_no_copies(tmp_path: Path) -> None:
+    """Exports often have the same number of pages, and begin and end alike."""
+    same = b"SQLite format 3\0" + bytes(10_000)
+    for rank in range(3):
+        middle = str(rank).encode() * 10_000
+        (tmp_path / f"report_rank_{rank}.sqlite").write_bytes(same + middle + same)
+    (tmp_path / "copy.sqlite").write_bytes((tmp_path / "report_rank_1.sqlite").read_bytes())
+    files, copies = united(discover([tmp_path]))
+    assert len(files) == 3
+    assert len(copies) == 1
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from rankscope.sources.identify import (
     JAX,
     MPI_TRACE,
     PID,
-    RANK_PATTERN,
     Captured,
     check_distinct,
     check_one_run,
@@ -29,6 +28,7 @@ from rankscope.sources.identify import (
     process_ranks,
 )
 from rankscope.sources.kineto.reader import DISTRIBUTED_INFO
+from rankscope.sources.name_numbers import RANK_PATTERN
 from tests.frames import filled, trace
 
 PROCESS, PID_OF_PROCESS = 1 << 24 | 77, 77

@@ -163,11 +163,12 @@ ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
 def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
     """The number of runs that the reports are of."""
     from rankscope.ingestion.preflight import found_runs
-    from rankscope.sources.discover import discover, with_windows
+    from rankscope.sources.discover import discover, united
     from rankscope.sources.identify import pattern
 
-    files = with_windows(discover(paths, lambda *_: None))  # unreadable: ingest reports them
-    return len(found_runs(files, pattern(rank_pattern)))
+    own = pattern(rank_pattern)
+    files, _ = united(discover(paths, lambda *_: None), own)  # unreadable: ingest reports them
+    return len(found_runs(files, own))
 
 
 def _document(run: Run, done: Ingested) -> Ingest:

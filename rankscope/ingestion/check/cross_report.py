@@ -71,7 +71,7 @@ def _twice(reports: list[Examined]) -> Iterator[Placed]:
                 _path(examined),
                 with_remedy(
                     "rank-twice",
-                    f"is of rank {rank}, like {_listed(others)}",
+                    f"is of rank {rank}, like {listed(others)}",
                     _launcher(examined),
                     fatal=True,
                 ),
@@ -211,7 +211,7 @@ def _launcher(examined: Examined) -> str:
     return recorder(examined.rows.file, examined.rows.facts)
 
 
-def _listed(names: list[str], most: int = 3) -> str:
+def listed(names: list[str], most: int = 3) -> str:
     """`a, b, c and 4 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

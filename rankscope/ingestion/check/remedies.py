@@ -29,6 +29,7 @@ OF_ANY = {
     "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
     "rankscope may read them directly",
     "roles-inferred": "look at the groups; if they are wrong, state them with --roles",
+    "report-copied": "nothing to do, or remove the copies",
     "several-devices": "nothing to do; or run one process per device",
     "unmatched-collectives": "ingest the reports of all ranks, recorded in the same steps",
     "waits-disagree": "nothing to do; take waits below that difference with caution",

@@ -12,7 +12,8 @@ import polars as pl
 
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion import kept_rows
-from rankscope.ingestion.check.cross_report import together
+from rankscope.ingestion.check.cross_report import listed, together
+from rankscope.ingestion.check.remedies import with_remedy
 from rankscope.ingestion.check.single_report import Examined, checked, unreadable
 from rankscope.ingestion.iteration_defaults import Read, read_alike
 from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
@@ -22,8 +23,9 @@ from rankscope.match.clock_choice import auto_clock
 from rankscope.model.options import WHOLE, ShapingOptions
 from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
-from rankscope.sources.discover import discover, with_windows
+from rankscope.sources.discover import discover, united
 from rankscope.sources.identify import pattern
+from rankscope.util.wording import counted
 
 
 def check(
@@ -59,7 +61,7 @@ def check(
         unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
 
     paths = list(paths)
-    files = with_windows(discover(paths, leave_out))
+    files, copies = united(discover(paths, leave_out), own)
     check_one_rank(options, files)
     runs = found_runs(files, own)
     if run is not None:
@@ -83,6 +85,10 @@ def check(
     more: dict[Path, list[CheckWarning]] = {}
     for path, problem in together(every, number_of, shell_arguments(paths)):
         more.setdefault(path, []).append(problem)
+    for path in {*copies.values()}:
+        where = sorted(str(copy) for copy, of in copies.items() if of == path)
+        message = f"has {counted(len(where), 'copy', 'copies')}, left out: {listed(where)}"
+        more.setdefault(path, []).append(with_remedy("report-copied", message))
     clocks = _clocks(every, number_of)
     reports = [*map(checked, every), *unread]
     return tuple(

@@ -20,6 +20,9 @@ class Owners:
     process_of: dict[int, int] = field(default_factory=dict)  # owner of device work → process
 
 
+MEMBERS = r"\[([0-9,]+)\]$"
+"""The members of a communicator, if none is left out."""
+
 PIDS = 2**32
 """More than any process id."""
 
@@ -83,6 +86,26 @@ def owners(
     if len(devices) == len(processes):
         return Owners({}, dict(zip(devices, processes, strict=True)))
     return Owners()
+
+
+def rank_of(ranges: pl.DataFrame, launches: pl.DataFrame, work: pl.DataFrame) -> int | None:
+    """The rank of a trace of one process, as its events state it; None if they do not.
+
+    It is the rank that events have, or the only one that is a member of every process group whose
+    collectives ran there.
+
+    Args:
+        ranges: rank of host ranges.
+        launches: rank of API calls.
+        work: rank and communicator of device work.
+    """
+    every = pl.concat(each["rank"].drop_nulls().unique() for each in (ranges, launches, work))
+    said = {*every}
+    if not said:
+        groups = work["communicator"].drop_nulls().unique().str.extract(MEMBERS).drop_nulls()
+        members = [{*map(int, each.strip(",").split(","))} for each in groups]
+        said = set.intersection(*members) if members else said
+    return said.pop() if len(said) == 1 else None
 
 
 def _stated(events: pl.DataFrame) -> dict[int, int]:

@@ -46,7 +46,7 @@ from rankscope.sources.kineto.columns import (
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 from rankscope.sources.kineto.limits import LIMITS, Limits
-from rankscope.sources.kineto.merged import Owners, apart, owners, without_rank
+from rankscope.sources.kineto.merged import Owners, apart, owners, rank_of, without_rank
 from rankscope.sources.kineto.windows import Frames, base_time, in_one
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
@@ -116,6 +116,9 @@ def read(
     ranges, launches, work = apart([ranges, launches, work])
     process = _process(ranges, launches)
     whose = owners(ranges, launches, work, whole[NAMED])
+    ranks = whose.ranks
+    if not whose.process_of and (rank := rank_of(ranges, launches, work)) is not None:
+        ranks = {process: rank}
     stated = facts_of(file.about)
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
@@ -145,7 +148,7 @@ def read(
             moved=moved,
             sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
         ),
-        event_ranks=whose.ranks,
+        event_ranks=ranks,
         process_of=without_rank if whose.ranks else plain_process,
         cut_ns=_cut(launches, device_work) if file.is_cut else None,
         pauses=tuple((begin - zero, end - zero) for begin, end in pauses),

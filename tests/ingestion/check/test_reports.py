@@ -172,6 +172,7 @@ def test_lost_events(reports: list[Path], said: str, severity: int, found: bool)
 
 def test_two_reports_of_one_rank_name_each_other(reports: list[Path]) -> None:
     [again] = copied([reports[1]], reports[0].parent, ["again.sqlite"])
+    edit(again, "create table other as select 1 as one")
     checked = {report.path.name: report for report in check([reports[0].parent])}
     assert [report.usable for report in checked.values()] == [False, True, False, True, True]
     [problem] = checked[again.name].problems
@@ -180,7 +181,8 @@ def test_two_reports_of_one_rank_name_each_other(reports: list[Path]) -> None:
 
 
 def test_two_reports_of_one_name_are_told_by_their_folders(reports: list[Path]) -> None:
-    copied([reports[1]], reports[0].parent / "copy")
+    [again] = copied([reports[1]], reports[0].parent / "copy")
+    edit(again, "create table other as select 1 as one")
     said = [each.message for report in check([reports[0].parent]) for each in report.problems]
     assert f"is of rank 1, like copy/{reports[1].name}" in said
 

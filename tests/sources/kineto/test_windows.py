@@ -14,7 +14,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import ReportError, SeveralRuns
-from rankscope.sources.discover import discover, with_windows
+from rankscope.sources.discover import discover, united
 from tests.pytorch_job import EXTRA_US, Job, write
 from tests.support import Result, mostly_slow
 
@@ -129,14 +129,14 @@ def test_a_window_that_vanishes_is_an_error(tmp_path: Path) -> None:
     from rankscope.measure.report import extract
     from rankscope.model.options import ShapingOptions
 
-    [file, *_] = with_windows(discover([cycles(tmp_path / "job")]))
+    [file, *_], _ = united(discover([cycles(tmp_path / "job")]))
     file.more[0].unlink()
     got = guarded(extract, file, ShapingOptions())
     assert isinstance(got, ReportError)
 
 
 def test_the_order_is_that_of_time(tmp_path: Path) -> None:
-    files = with_windows(discover([cycles(tmp_path / "job", "r{rank}/s{step}.json")]))
+    files, _ = united(discover([cycles(tmp_path / "job", "r{rank}/s{step}.json")]))
     assert [(each.path.name, [more.name for more in each.more]) for each in files] == [
         ("s2.json", ["s14.json"])
     ] * 4
