@@ -284,11 +284,16 @@ def test_kernels_before_their_launches_are_moved(tmp_path: Path) -> None:
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
 
 
-@pytest.mark.parametrize("steps", mostly_slow([1, 4]))
+@pytest.mark.parametrize(
+    ("steps", "collective"), mostly_slow([(1, False), (1, True), (4, False)], fast=2)
+)
 def test_what_was_launched_before_the_capture_is_of_no_iteration(
-    tmp_path: Path, steps: int
+    tmp_path: Path, steps: int, *, collective: bool
 ) -> None:
-    """The device still runs the step before for 20 ms, while the host launches the first one."""
+    """The device still runs the step before for 20 ms, while the host launches the first one.
+
+    If it waits in a collective then, its first kernel starts after the first launch.
+    """
 
     def behind(_rank: int, trace: dict[str, Any]) -> None:
         first = kernels(trace)[0]
@@ -302,6 +307,9 @@ def test_what_was_launched_before_the_capture_is_of_no_iteration(
             elif each["ts"] + each["dur"] >= end:
                 each["dur"] += 20_000
         heads = [{**before, "ts": before["ts"] + 5_000 * place} for place in range(4)]
+        if collective:
+            stream = {**before["args"], "stream": 99}
+            heads[0] |= {"name": "ncclDevKernel_AllReduce_RING", "tid": 99, "args": stream}
         trace["traceEvents"] += heads
 
     run = read(write(tmp_path / "job", replace(PLAIN, steps=steps), behind))

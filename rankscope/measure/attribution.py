@@ -210,9 +210,9 @@ def _any(flags: Flags, alike: Times) -> Flags:
 class _EarlierWork:
     """Finds the work that was launched before the first iteration.
 
-    A stream runs its work in the order of the launches. So what it runs without a launch record,
-    before anything with one and before the first recorded launch at all, was launched before the
-    capture.
+    A stream runs its work in the order of the launches. So what it runs without a launch record
+    before anything with one was launched before the capture, if the device had such work (maybe a
+    collective that others wait behind) when the first recorded launch came.
     """
 
     def __init__(self, begin: object) -> None:
@@ -221,6 +221,7 @@ class _EarlierWork:
         self._launched: list[pl.DataFrame] = []
         self._outside: list[pl.DataFrame] = []
         self._unlaunched: list[pl.DataFrame] = []
+        self._busy_from = NEVER
 
     def add(self, work: pl.DataFrame, talks: Flags) -> None:
         """Add a chunk of work; `talks` says which of it communicates."""
@@ -228,6 +229,8 @@ class _EarlierWork:
         first = pl.col("start", "launch").min()
         launched = rows_of(work[[*STREAM, "start", "launch"]], ~unlaunched)
         self._launched.append(launched.group_by(STREAM).agg(first))
+        if unlaunched.any():
+            self._busy_from = min(self._busy_from, int(work["start"].to_numpy()[unlaunched].min()))
         before = ~unlaunched & (filled(work["launch"], 0) < self._begin)
         for rows, of in ((self._outside, before), (self._unlaunched, unlaunched)):
             if (of & ~talks).any():
@@ -248,16 +251,13 @@ class _EarlierWork:
             return
         first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("start", "launch").min())
         begin = first["launch"].min()
-        if begin is None:
+        if begin is None or self._busy_from >= begin:
             return
         yield (
             pl.concat(self._unlaunched)
             .join(first.drop("launch"), on=STREAM, suffix="_first", nulls_equal=True)
             .filter(pl.col("start") < pl.col("start_first"))
-            .filter(  # a single one may as well have lost its launch record
-                pl.col("start").min().over(STREAM) < begin,
-                pl.len().over(STREAM) > 1,
-            )
+            .filter(pl.len().over(STREAM) > 1)  # a single one may have lost its launch record
             .select(*STREAM, "start", "end")
         )
 
