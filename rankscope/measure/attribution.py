@@ -251,7 +251,7 @@ class _EarlierWork:
             return
         first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("start", "launch").min())
         begin = first["launch"].min()
-        if begin is None or self._busy_from >= begin:
+        if not isinstance(begin, int) or self._busy_from >= begin:
             return
         yield (
             pl.concat(self._unlaunched)
