@@ -200,6 +200,7 @@ def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Callable[..., Re
     assert "300 s ahead" in codes(run)["clock-wrong"]
 
 
+@pytest.mark.slow
 def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
     folder = write(tmp_path / "job", PLAIN)
     bad = '{"ph": "X", "cat": "python_function", "name": "f("x")\n", "ts": 1, "dur": 0}, '
@@ -245,6 +246,7 @@ def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
     assert {*codes(run)} == {"phases-from-operators"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late_us", [0, 1900])
 def test_what_was_before_the_first_step_is_told(tmp_path: Path, late_us: int) -> None:
     """A single step, which a rank begins late: it did something else before."""
@@ -260,6 +262,7 @@ def test_what_was_before_the_first_step_is_told(tmp_path: Path, late_us: int) ->
     assert ("up to 1.9" in said and "rank 1 last" in said) is bool(late_us), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unnamed", mostly_slow([1, 3]))
 def test_reports_without_names_beside_named_ones(tmp_path: Path, unnamed: int) -> None:
     """Few of them are left out; many make each capture one iteration. It is never an error."""

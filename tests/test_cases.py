@@ -33,7 +33,7 @@ STRANGER = "void acme::exchange<float>(float*)"
             ("ncclDevKernel_Generic_1(x)", None, "allreduce"),
             ("ncclDevKernel_SendRecv(x)", "nccl:all_to_all", None),
         ],
-        3,
+        2,
     ),
 )
 def test_waits_are_known_by_what_is_stated_or_by_the_name(
@@ -46,6 +46,7 @@ def test_waits_are_known_by_what_is_stated_or_by_the_name(
     assert not run.compare().verdict.gain_is_bound
 
 
+@pytest.mark.slow
 def test_all_to_all_matches_though_ranks_send_different_sizes(tmp_path: Path) -> None:
     def uneven(rank: int, trace: dict[str, Any]) -> None:
         for each in kernels(trace):
@@ -192,6 +193,7 @@ def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
     assert all(load < 3 for load in mean_ms(run, "load").values() if load is not None)
 
 
+@pytest.mark.slow
 def test_the_range_that_may_be_the_phase_is_named(
     tmp_path: Path, cli: Callable[..., Result]
 ) -> None:
@@ -247,6 +249,7 @@ def test_records_that_are_missing_are_no_idle_time(tmp_path: Path, zero: bool) -
     assert 1 not in run.compare().verdict.named
 
 
+@pytest.mark.slow
 def test_launches_that_a_graph_captures_are_not_lost(tmp_path: Path) -> None:
     """A server captures a graph amid a step: none of these launches runs."""
 
@@ -264,6 +267,7 @@ def test_launches_that_a_graph_captures_are_not_lost(tmp_path: Path) -> None:
     assert_slow(run)
 
 
+@pytest.mark.slow
 def test_a_few_lost_records_here_and_there_give_no_exact_gain(tmp_path: Path) -> None:
     some = lost(1, lambda nth, _count: nth in (30, 58), zero=False)
     run = read(write(tmp_path / "job", replace(PLAIN, steps=16), some))
@@ -320,6 +324,7 @@ def test_what_was_launched_before_the_capture_is_of_no_iteration(
     assert (rows["work_ns"] / 1e6).to_list() == pytest.approx([17, 17, 21, 17], abs=0.5)
 
 
+@pytest.mark.slow
 def test_kernels_without_launches_are_placed_by_their_starts(tmp_path: Path) -> None:
     bare = without("cudaLaunchKernel", "aten", "autograd", "nccl:")
     run = read(write(tmp_path / "job", PLAIN, bare))
@@ -348,6 +353,7 @@ def test_layers_are_no_steps(tmp_path: Path) -> None:
     assert "each capture is one iteration" in codes(run)["capture-whole"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     mostly_slow(

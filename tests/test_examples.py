@@ -43,7 +43,7 @@ def short(verdict: Verdict) -> str:
 
 @pytest.mark.parametrize(
     ("scene", "ranks", "parameters", "says", "planted_ms"),
-    mostly_slow(EXAMPLES, 12),
+    mostly_slow(EXAMPLES, 8),
     ids=[f"{name} {' '.join(parameters.values())}" for name, _, parameters, *_ in EXAMPLES],
 )
 def test_the_verdict_says_what_was_planted(

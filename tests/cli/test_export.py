@@ -127,6 +127,7 @@ def test_a_trace_of_all_ranks(cli: Cli, sample: Stored) -> None:
     assert told["rows"] == sum(slices.count(name) for name in ("phase", "thread", "collective"))
 
 
+@pytest.mark.slow
 def test_a_trace_that_no_viewer_opens_is_not_begun(
     cli: Cli, sample: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_iteration_names_of_ones_own(cli: Cli, reports: list[Path]) -> None:
     assert told["run"]["iterations"]["last"] == 11
 
 
+@pytest.mark.slow
 def test_rebuild(cli: Cli, reports: list[Path]) -> None:
     cli("ingest", *reports)
     told = cli("ingest", *reports[:2], "--rebuild", "--format", "json").document

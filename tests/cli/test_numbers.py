@@ -194,7 +194,7 @@ def of_one(run: rankscope.Run) -> Iterator[Callable[[], object]]:
 
 @pytest.mark.parametrize(
     "questions",
-    mostly_slow([partial(of_many, numbers=MANY[0]), of_one])
+    mostly_slow([partial(of_many, numbers=MANY[0]), of_one], 0)
     + mostly_nightly([partial(of_many, numbers=each) for each in MANY[1:]], 0),
 )
 def test_python_takes_numbers_of_any_size(

@@ -195,6 +195,7 @@ def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     assert told.total_bytes == 7
 
 
+@pytest.mark.slow
 def test_windows_show_host_ranges_and_device_work(stored: Callable[..., Stored]) -> None:
     """From the first host range's start to the last end on the device, both rows in sight."""
     job = stored("free_running")

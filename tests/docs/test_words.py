@@ -34,6 +34,7 @@ def databases(tmp_path: Path, sample: Stored, stored: Callable[..., Stored]) -> 
     shutil.copy(stored("planted", where="forward").db, tmp_path / "other.duckdb")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("databases")
 def test_headings_and_labels(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     words = headings(cli, monkeypatch)

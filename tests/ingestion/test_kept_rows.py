@@ -136,6 +136,7 @@ def test_files_take_little_room_and_are_not_kept_for_ever(
     assert not [*cache.iterdir()]
 
 
+@pytest.mark.slow
 def test_rows_of_others_are_not_read(
     folder: Path, cache: Path, extracted: list[str], tmp_path: Path
 ) -> None:

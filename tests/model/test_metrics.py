@@ -87,6 +87,7 @@ def test_a_metric_of_another_unit_is_stored_and_explained(
     assert {*told["comment"]} == {"Collective calls of the rank, count"}
 
 
+@pytest.mark.slow
 def test_a_metric_of_another_unit_is_seen_by_every_command(
     run: rankscope.Run, metric: Metric, cli: Callable[..., Result]
 ) -> None:

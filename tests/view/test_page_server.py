@@ -114,6 +114,7 @@ def test_a_request_must_arrive_and_its_answer_be_fetched(sample: Stored) -> None
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_the_token_is_in_no_log(sample: Stored) -> None:
     running = Served(sample.db, "--verbose")
     token = running.token.strip("/")

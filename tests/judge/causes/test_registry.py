@@ -53,6 +53,7 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return add
 
 
+@pytest.mark.slow
 def test_a_new_cause_is_seen_in_every_output(
     stored: Callable[..., Stored], cli: Callable[..., Result], detectors: Callable[..., None]
 ) -> None:

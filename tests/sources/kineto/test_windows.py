@@ -94,6 +94,7 @@ def test_other_processes_are_another_run(tmp_path: Path) -> None:
         rankscope.ingest([folder], tmp_path / "a.duckdb", jobs=1)
 
 
+@pytest.mark.slow
 def test_steps_without_a_number_between_are_incomplete(tmp_path: Path) -> None:
     run = rankscope.ingest(
         [cycles(tmp_path / "job", firsts=(2, 10))], tmp_path / "a.duckdb", jobs=1
@@ -111,6 +112,7 @@ def test_a_window_that_was_cut_loses_its_last_steps(tmp_path: Path) -> None:
     assert {*range(14, 22)} < {*steps}
 
 
+@pytest.mark.slow
 def test_a_further_window_is_read_together_with_those_before(tmp_path: Path) -> None:
     folder = cycles(tmp_path / "job")
     second = sorted(folder.glob("*.176000000512*")) + sorted(folder.glob("*.17600000051[3]*"))

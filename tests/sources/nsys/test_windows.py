@@ -63,6 +63,7 @@ def folder(forged: Callable[..., Forged], tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_windows_are_one_run_with_the_numbers_of_the_whole(
     folder: Path, stored: Callable[..., Stored], tmp_path: Path
 ) -> None:
