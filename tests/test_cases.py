@@ -249,6 +249,23 @@ def test_records_that_are_missing_are_no_idle_time(tmp_path: Path, zero: bool) -
     assert 1 not in run.compare().verdict.named
 
 
+@pytest.mark.parametrize("ended", mostly_slow([False, True]))
+def test_a_kernel_that_outlasts_its_capture_is_a_broken_record(tmp_path: Path, ended: bool) -> None:
+    def broken(rank: int, trace: dict[str, Any]) -> None:
+        events = trace["traceEvents"]
+        if rank == 1:
+            next(each for each in kernels(trace) if each["ts"] > 5e6 + 80_000)["dur"] = 3.6e9
+        if ended:
+            last = max(each["ts"] for each in events)
+            end = {"ph": "i", "name": "Record Window End", "cat": "", "ts": last + 20_000}
+            events.append({**end, "args": {}})
+
+    run = read(write(tmp_path / "job", PLAIN, broken))
+    assert codes(run)["rows-broken"].startswith("rank 1: 1 event without a possible time")
+    assert "1 of 96 launches" in codes(run)["records-missing"]
+    assert_slow(run)
+
+
 @pytest.mark.slow
 def test_launches_that_a_graph_captures_are_not_lost(tmp_path: Path) -> None:
     """A server captures a graph amid a step: none of these launches runs."""

@@ -230,7 +230,7 @@ def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
     if trace.broken_rows:
         yield RunWarning(
             "rows-broken",
-            f"{counted(trace.broken_rows, 'event')} without a time or an owner "
+            f"{counted(trace.broken_rows, 'event')} without a possible time or an owner "
             f"{agreeing(trace.broken_rows, 'is', 'are')} left out; is the "
             "export whole?",
             tuple(identity.rank for identity in whose),

@@ -183,7 +183,7 @@ class Trace:
     pauses: tuple[tuple[int, int], ...] = ()  # start and end of times that were not recorded
     jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
     host_events: int = 0  # rows of the host that were read
-    broken_ranges: int = 0  # left out because they have no time or no owner
+    broken_ranges: int = 0  # left out because they have no possible time or no owner
     process_of: Callable[[int], Process] = plain_process  # by process key
     busiest: dict[int, tuple[int, int]] = field(
         default_factory=dict

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.util.numbers import NEVER
+
 KERNEL_LAUNCHES = r"^(cuda|cu|hip|musa|acl\w*)\w*Launch(Cooperative)?Kernel"
 """Pattern of the names of API calls that launch one kernel each, in any API."""
 
@@ -17,6 +19,23 @@ EARLY_NS = 100_000
 
 LEAST_EARLY = 0.01
 """From this share of early kernels on the device's clock is off."""
+
+
+LATE_NS = 10**9
+"""An operation that ends so long (ns) after its capture has an impossible time."""
+
+
+def latest(ended: int | None, seen: int | None = None) -> int:
+    """The last moment (ns) at which an operation of the device can end.
+
+    Args:
+        ended: the end of the capture; None where it is unknown.
+        seen: the last of all other moments of the report, counted from its first; None without
+            any. The device may work on for as long, if nothing tells the end.
+    """
+    if ended is not None:
+        return ended + LATE_NS
+    return NEVER if seen is None else seen + max(seen, LATE_NS)
 
 
 def launches_kernel() -> pl.Expr:

@@ -31,7 +31,7 @@ from rankscope.model.reports import (
 )
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary, known, vocabulary
-from rankscope.sources.device_faults import on_host_time, outside_captures
+from rankscope.sources.device_faults import latest, on_host_time, outside_captures
 from rankscope.sources.environment import first_printable
 from rankscope.sources.kineto.columns import (
     LAUNCH,
@@ -113,7 +113,9 @@ def read(
         whole[nature].with_columns(pl.col("start", "end") - zero)
         for nature in (RANGE, LAUNCH, WORK, SPAN)
     )
-    ranges, launches, work = apart([ranges, launches, work])
+    possible = work.filter(pl.col("end") <= _latest(ranges, launches, work, span))
+    incomplete += work.height - possible.height
+    ranges, launches, work = apart([ranges, launches, possible])
     process = _process(ranges, launches)
     whose = owners(ranges, launches, work, whole[NAMED])
     ranks = whose.ranks
@@ -195,6 +197,14 @@ def _whole(events: Frames) -> tuple[Frames, int]:
     if (host["start"] > 0).all():  # records of kernels that lack their times have time 0
         whole[WORK] = whole[WORK].filter(pl.col("start") > 0)
     return whole, incomplete
+
+
+def _latest(*events: pl.DataFrame) -> int:
+    """When an operation of the device can end: by ranges, launches, the work, and the span."""
+    ranges, launches, work, span = events
+    host = pl.concat([ranges["end"], launches["end"]])
+    known = pl.concat([host, work["start"]]).max() if len(host) else None
+    return latest(span["end"].max(), known)  # type: ignore[arg-type]
 
 
 def facts_of(about: list[About]) -> CaptureFacts:

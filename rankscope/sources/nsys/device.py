@@ -21,7 +21,7 @@ from rankscope.model.schema import (
 )
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
-from rankscope.sources.device_faults import early_by, moved_by, on_host_time
+from rankscope.sources.device_faults import early_by, latest, moved_by, on_host_time
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
@@ -69,7 +69,12 @@ Piece = tuple[str, int, pl.DataFrame]
 
 
 def device_work(
-    file: Columns, pool: Strings, nvtx_events: Nvtx, launches: Launches, words: Vocabulary
+    file: Columns,
+    pool: Strings,
+    nvtx_events: Nvtx,
+    launches: Launches,
+    words: Vocabulary,
+    duration_ns: int | None = None,
 ) -> DeviceWork:
     """Operations of the device joined with their launches, in memory if they are few.
 
@@ -79,20 +84,22 @@ def device_work(
         nvtx_events: its NVTX events.
         launches: its API calls.
         words: the conventions.
+        duration_ns: of the capture; what ends long after it is left out.
     """
+    until = latest(duration_ns)
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
     names = _Names(pool, words)
     if launches.of_kernels > events.MOST_HELD:  # so many that operations are too many as well
-        return _StreamedWork(file, tables, names, launches, nvtx_events)
+        return _StreamedWork(file, tables, names, launches, nvtx_events, until)
     rows = recorded = 0
     parts = [empty(DEVICE_WORK).with_columns(correlation=pl.lit(None, pl.Int64))]
     for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
-        whole = _whole(piece)
+        whole = _whole(piece, until)
         rows += piece.height
         if rows > events.MOST_HELD:
-            return _StreamedWork(file, tables, names, launches, nvtx_events)
+            return _StreamedWork(file, tables, names, launches, nvtx_events, until)
         names.learn(whole.select(SHORT, FULL))
         done = _operations(whole, table, names)
         parts.append(_launched(done, launches).with_columns(correlation=done["correlationId"]))
@@ -116,11 +123,17 @@ class _StreamedWork:
     """Work of the device that is read from the report for every iteration over it."""
 
     def __init__(
-        self, file: Columns, tables: list[str], names: _Names, launches: Launches, nvtx_events: Nvtx
+        self,
+        file: Columns,
+        tables: list[str],
+        names: _Names,
+        launches: Launches,
+        nvtx_events: Nvtx,
+        until: int,
     ) -> None:
         """Reads nothing, unless the export describes NCCL's kernels: then these are read."""
         self._file, self._tables, self._launches = file, tables, launches
-        self._names = names
+        self._names, self._until = names, until
         self._seen: _Seen | None = None
         self._moved: dict[int, int] | None = None
         self._gone_through = False
@@ -194,7 +207,7 @@ class _StreamedWork:
 
     def _on_host_time(self) -> Iterator[pl.DataFrame]:
         """Work with possible times, each a record of its launch."""
-        for part in _in_windows(self._file, self._names, self._look.places):
+        for part in _in_windows(self._file, self._names, self._look.places, self._until):
             work = _launched(part, self._launches)
             if self._moved is None:
                 alone = self._look.kinds["process"].n_unique() == 1
@@ -220,7 +233,7 @@ class _StreamedWork:
         """Valid rows of each chunk, with their table; the last step stores the survey."""
         broken, kinds, places = 0, [KINDS.to_frame()], list[tuple[object, ...]]()
         for table, number, piece in _pieces(self._file, self._tables, columns):
-            whole = _whole(piece)
+            whole = _whole(piece, self._until)
             broken += piece.height - whole.height
             if whole.height:
                 kinds.append(_kinds(whole, table))
@@ -289,7 +302,9 @@ def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Pi
             yield table, number, piece
 
 
-def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _in_windows(
+    file: Columns, names: _Names, spread: pl.DataFrame, until: int
+) -> Iterator[pl.DataFrame]:
     """Operations in the order of their starts, about `PART_ROWS` at once.
 
     Tables are mostly close to that order; the farther they are from it, the more is in memory.
@@ -301,7 +316,7 @@ def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[
         for (table,), places in group.partition_by("table", as_dict=True).items():
             chosen = places["number"].sort().to_list()
             for piece in file.pieces(str(table), COLUMNS + EXTRA, chosen=chosen):
-                operations = _operations(_whole(piece), str(table), names)
+                operations = _operations(_whole(piece, until), str(table), names)
                 waiting.append(ordered(operations, "start"))
         due = waiting
         if following is not None:
@@ -336,10 +351,10 @@ def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl
         yield conform(joined.sort("row").with_columns(**both), DEVICE_WORK, drop_others=True)
 
 
-def _whole(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that have times and an owner."""
+def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
+    """The rows that have possible times, the last of them at `until` ns, and an owner."""
     whole = without_nulls(rows, "start", "end", "streamId", "globalPid")
-    lasts = whole["end"] >= whole["start"]
+    lasts = (whole["end"] >= whole["start"]) & (whole["end"] <= until)
     return whole if lasts.all() else whole.filter(lasts)
 
 

@@ -78,7 +78,12 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
         broken_ranges=nvtx_events.broken,
         ranges=ranges,
         device_work=device_work(
-            file, pool, nvtx_events, launches, words or vocabulary(ShapingOptions())
+            file,
+            pool,
+            nvtx_events,
+            launches,
+            words or vocabulary(ShapingOptions()),
+            known.duration_ns,
         ),
         process_ranks=_numbers(threads, MPI_THREAD) | _mpi_ranks(file),
         jax_processes=_numbers(threads, JAX_THREAD),

@@ -117,6 +117,8 @@ def test_lost_records_of_many_launches(
     by = early_ms * 10**6
     edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set start = start - ?, end = end - ?", by, by)
     edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set start = 0, end = 1 where rowid % 30 = 0")
+    hour = 3600 * 10**9
+    edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set end = end + ? where rowid % 50 = 7", hour)
     found = []
     for held in (10**6, 10):
         monkeypatch.setattr(events, "MOST_HELD", held)
@@ -128,6 +130,7 @@ def test_lost_records_of_many_launches(
     assert [*moved_of_many.values()] == [pytest.approx(ns, rel=0.01) for ns in moved.values()]
     assert bool(moved) == bool(early_ms)
     assert many["name"].equals(whole["name"])
+    assert whole["end"].max() < hour
 
 
 def test_launches_that_a_graph_captures_are_not_lost(
