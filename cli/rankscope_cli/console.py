@@ -108,7 +108,6 @@ def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) ->
     """Print warnings to stderr, each once and few of a kind, unless `quiet`.
 
     Args:
-        problems: the warnings.
         quiet: print nothing.
         show_all: print all of a kind.
     """
@@ -131,7 +130,6 @@ def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: 
     """Print the warnings that ingest has not shown, and the number of the others.
 
     Args:
-        run: the run.
         problems: the warnings about it.
         quiet: print nothing.
         verbose: print all warnings.
@@ -224,7 +222,6 @@ def show_together(tables: Sequence[Table], show_all: bool, below: str) -> None:
     """Print tables below each other, and a text below them; all fits a terminal, unless `show_all`.
 
     Args:
-        tables: the tables.
         show_all: whole tables, however many lines they take.
         below: one line below the tables, if it is not empty.
     """

@@ -50,7 +50,6 @@ def opened(db: Path, just_stored: bool = False) -> Run:
     """The run of a database, which stays open until the command ends: see `api.reading`.
 
     Args:
-        db: the file.
         just_stored: this process has stored reports in it, and others may do so now.
     """
     from rankscope.api import reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -242,6 +242,12 @@ RankOption = Annotated[
         rich_help_panel=NAMES,
     ),
 ]
+
+
+def ranks_option(meaning: str, more: str = "Default: all.") -> Any:
+    """`--ranks` of a command: what becomes of the ranks, and what else is to be said."""
+    text = f"{meaning}; the end of a range is excluded. {more}"
+    return typer.Option("--ranks", metavar="0,7,100:120", help=text, rich_help_panel=CHOICE)
 
 
 PAGE_ENDINGS = (".html", ".htm")

@@ -55,7 +55,6 @@ def read_alike(
 
     Args:
         read: reads reports with the options that it is given.
-        files: the reports.
         options: the user's options.
         present: conventions of the ranks that the database has already.
     """

@@ -150,7 +150,6 @@ class IngestJob:
         """Prepare an ingest.
 
         Args:
-            target: the database.
             options: how reports become rows.
             skip: leave out and list bad reports instead of raising.
             rebuild: start the database over.

@@ -85,7 +85,6 @@ def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[lis
     """The runs that reports are of; those that cannot be read are of none.
 
     Args:
-        files: the reports.
         own: the user's pattern of the rank.
     """
     found = captures(files, own)
@@ -98,7 +97,6 @@ def captures(
     """Facts of each report before it is read, or why it cannot be read.
 
     Args:
-        files: the reports.
         own: the user's pattern of the rank.
     """
     found: list[runs.Capture | RankscopeError] = []

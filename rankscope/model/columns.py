@@ -128,7 +128,6 @@ def out_of_bounds(name: str, frame: pl.DataFrame, table: Table) -> str | None:
     Args:
         name: of the table.
         frame: rows for it.
-        table: its description.
     """
     for column, described in table.columns.items():
         if described.dtype.is_nested() or not (described.limits or described.dtype == TEXT):

@@ -128,7 +128,6 @@ class Hardware:
         """The GPU of a process; None if it is unknown, or if the process used several.
 
         Args:
-            pid: its id.
             devices: the numbers of the devices that it used.
         """
         used = {*devices}

@@ -69,7 +69,6 @@ def with_excess(frame: pl.DataFrame, metric: str) -> pl.DataFrame:
     Args:
         frame: `Comparison.rows` with flags: rank, iteration, role, the metric, iteration_ns,
             flagged, cause.
-        metric: the metric.
 
     Returns:
         The columns of `frame`, and value, excess (null: unknown), scale (the median iteration of

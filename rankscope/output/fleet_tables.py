@@ -28,7 +28,6 @@ def table(fleet: Fleet, show_all: bool = False) -> Table:
     """The hardware as a table: what a verdict ever named, or all of it.
 
     Args:
-        fleet: the answer.
         show_all: hardware that none names, too.
     """
     rows = fleet.hardware if show_all else fleet.hardware.filter(pl.col("guilty") > 0)

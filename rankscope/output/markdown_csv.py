@@ -46,7 +46,6 @@ def section(sentence: str, facts: Sequence[str], tables: Sequence[Table]) -> str
     Args:
         sentence: the sentence of the verdict.
         facts: further lines, such as what to do next.
-        tables: the tables to show.
     """
     lead, _, rest = prose(sentence).partition(". ")
     parts = [f"### {lead.rstrip('.')}", rest, "\n".join(f"- {prose(line)}" for line in facts)]

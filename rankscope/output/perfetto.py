@@ -335,7 +335,6 @@ def _mark(late: LastArrival, calls: pl.DataFrame) -> str:
     lies on the track of the first rank that waited, and its name says so.
 
     Args:
-        late: the arrival.
         calls: the collectives, with TRACK and tid.
     """
     calls = calls.filter(instance=late.calls["instance"][0]).sort("rank")

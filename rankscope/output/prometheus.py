@@ -10,7 +10,6 @@ def gauge(name: str, meaning: str, samples: Sequence[tuple[str, object]]) -> lis
 
     Args:
         name: of the metric, with its unit at the end.
-        meaning: its help text.
         samples: labels, as `labels` writes them, and value.
     """
     lines = [f"{name}{of} {value}" for of, value in samples]

@@ -37,9 +37,7 @@ def beyond_error(
     """A time in ms as `12.3`, or `< 0.70` if it is below its error, as it may then be 0.
 
     Args:
-        nanoseconds: the time.
         error: its error in ns; None: exact.
-        shown: a time as text.
     """
     if nanoseconds is None or error is None or nanoseconds >= error or error < SHOWN_NS:
         return shown(nanoseconds)

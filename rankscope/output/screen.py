@@ -57,7 +57,6 @@ def lines_of(
     """A table as lines that fit a width.
 
     Args:
-        table: the table.
         width: of the table, in characters.
         notes: with meanings of columns, and remarks.
         airy: with a blank line above it, a rule below the headings, and what does not fit named.

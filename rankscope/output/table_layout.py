@@ -191,7 +191,6 @@ def middle_out(name: str, width: int) -> str:
     """A name without its middle: `gpu-a1…-node7`. Similar names differ at their ends.
 
     Args:
-        name: the name.
         width: the most terminal columns that it may take.
     """
     if display_width(name) <= width:
@@ -206,7 +205,6 @@ def fold(text: str, width: int, indent: str = "") -> list[str]:
     """A text as lines; a word is broken only if it is longer than a line.
 
     Args:
-        text: the text.
         width: the most terminal columns of a line.
         indent: put in front of all lines but the first.
     """

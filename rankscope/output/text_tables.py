@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.picks import Moment, Picks
 from rankscope.judge.levels import LEAST_GAIN as LEAST_NAMED
 from rankscope.match.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
@@ -29,6 +30,9 @@ from rankscope.output.quantities import (
     in_unit,
     milliseconds,
     percent,
+    seconds,
+    short_path,
+    shown_unit,
     span,
     total,
 )
@@ -86,7 +90,6 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
     """Each metric across ranks: lowest, median and highest rank, imbalance and lost time.
 
     Args:
-        result: the imbalance.
         comparison: where it comes from.
         show_all: show unknown metrics, details, and metrics in which ranks hardly differ, too.
     """
@@ -269,7 +272,6 @@ def ranks_table(
     The most relevant ranks are those that the verdict names, then those with the highest values.
 
     Args:
-        result: the imbalance.
         metrics: the metrics to show; None: the usual ones.
         only: the ranks to show; None: all.
     """
@@ -375,7 +377,6 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
     """A row per iteration; of many iterations, those with the largest spread are shown.
 
     Args:
-        result: the imbalance.
         metric: the metric whose spread the result contains.
     """
     frame = result.iterations
@@ -408,3 +409,55 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
             )
         ),
     )
+
+
+def picks_table(picks: Picks) -> Table:
+    """A row per pick: the rank, its host, pid, value and report."""
+    unit = METRICS[picks.metric].unit
+    unit_shown = shown_unit(unit)
+    return Table(
+        title=f"Reports to open side by side, picked by {picks.metric} ({unit_shown})",
+        columns=("pick", "rank", "host", "pid", unit_shown, "report"),
+        numeric=frozenset(("rank", "pid", unit_shown)),
+        drop_first=("pid", "host"),
+        shorten=names_in(["host", "report"]),
+        rows=tuple(
+            (
+                each.title,
+                str(each.rank),
+                UNKNOWN if each.host is None else sanitized(each.host, 40),
+                str(each.pid),
+                in_unit(each.value, unit),
+                short_path(each.report),
+            )
+            for each in picks.picks
+        ),
+    )
+
+
+def windows_table(picks: Picks, look: Moment) -> Table:
+    """Where to look in the picked reports, on their own axes and on the shared one.
+
+    The axis of a timeline of several reports is that of the first report.
+    """
+    shared = f"on one timeline (axis of rank {picks.picks[0].rank})"
+    return Table(
+        title=look.title,
+        columns=("rank", "in its own report", shared),
+        numeric=frozenset(("rank",)),
+        drop_first=(shared,),
+        rows=tuple(
+            (
+                str(each.rank),
+                _interval(moment.start_ns, moment.end_ns),
+                UNKNOWN
+                if moment.shared_start_ns is None or moment.shared_end_ns is None
+                else _interval(moment.shared_start_ns, moment.shared_end_ns),
+            )
+            for each, moment in zip(picks.picks, look.windows, strict=True)
+        ),
+    )
+
+
+def _interval(start_ns: int, end_ns: int) -> str:
+    return f"{seconds(start_ns)} – {seconds(end_ns)}"

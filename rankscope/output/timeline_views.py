@@ -200,7 +200,6 @@ def _rank_lanes(timeline: Timeline, work: pl.DataFrame, rank: int) -> tuple[Lane
     Args:
         timeline: that shows the rank.
         work: TIMELINE_OPERATIONS with stream_name, without collectives.
-        rank: the rank.
     """
     length = timeline.windows["end_ns"].max() or 1
     assert isinstance(length, int)

@@ -17,9 +17,6 @@ MOST_BYTES = 1_000_000
 def kept(details: str) -> Path | None:
     """Append a traceback to `errors.log` in the cache folder, which only this user can read.
 
-    Args:
-        details: the traceback.
-
     Returns:
         The file; None where it cannot be written.
     """

@@ -34,7 +34,6 @@ def copy_reports(picks: Picks, folder: Path) -> tuple[Path, ...]:
     """Copy the picked reports into a folder.
 
     Args:
-        picks: the picks.
         folder: the folder, which is created if necessary.
 
     Returns:

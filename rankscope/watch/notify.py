@@ -50,7 +50,6 @@ def tell(
 
     Args:
         words: the program and its arguments.
-        announcement: the verdict.
         limit_s: the command is ended after this time.
 
     Returns:

@@ -186,18 +186,11 @@ def _rank_iterations(
     """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
     import polars as pl
 
-    from rankscope.errors import UsageError
-    from rankscope.output.quantities import ranks_text
+    from rankscope.output.chosen import check_ranks
 
     frame = comparison.rank_iterations()
     if ranks is not None:
-        present = frame["rank"].unique().sort().to_list()
-        absent = [rank for rank in ranks if rank not in present]
-        if absent:
-            raise UsageError(
-                f"rank {absent[0]} is not in this run",
-                hint=f"it holds {ranks_text(present)}",
-            )
+        check_ranks(comparison, ranks)
         frame = frame.filter(pl.col("rank").is_in(ranks))
     if limited:
         frame = frame.filter(pl.col("iteration").is_in(comparison.selection.numbers))
@@ -403,18 +396,10 @@ def _say(
         "iterations": list(done.iterations),
     }
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps, run_of, warnings_of
-        from rankscope.output.documents.written import Export
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.written import Export, written
 
-        console.write(
-            dumps(
-                Export(
-                    run=run_of(run.db, comparison.facts),
-                    warnings=warnings_of(problems),
-                    **facts,
-                )
-            )
-        )
+        console.write(dumps(written(Export, run.db, comparison, done.problems, **facts)))
         return
     console.warn_of_run(run, problems, quiet, verbose)
     if output is not Format.TABLE:

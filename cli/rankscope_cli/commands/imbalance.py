@@ -22,6 +22,7 @@ from rankscope_cli.options import (
     Quiet,
     Verbose,
     Version,
+    ranks_option,
 )
 
 if TYPE_CHECKING:
@@ -74,12 +75,9 @@ def imbalance(
     ] = False,
     ranks: Annotated[
         str | None,
-        typer.Option(
-            "--ranks",
-            metavar="0,7,100:120",
-            help="Rows of these ranks only; the end of a range is excluded. Verdict and medians "
-            "remain those of all ranks. Default: all.",
-            rich_help_panel=CHOICE,
+        ranks_option(
+            "Rows of these ranks only",
+            "Verdict and medians remain those of all ranks. Default: all.",
         ),
     ] = None,
     fail_above: Annotated[

@@ -11,7 +11,6 @@ import typer
 from rankscope.model.options import Options
 from rankscope_cli import console
 from rankscope_cli.analysis import with_analysis
-from rankscope_cli.help import CHOICE
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     Db,
@@ -21,6 +20,7 @@ from rankscope_cli.options import (
     Quiet,
     Verbose,
     Version,
+    ranks_option,
 )
 
 if TYPE_CHECKING:
@@ -49,15 +49,7 @@ def pick_reports(
     db: Db = Path("rankscope.duckdb"),
     analysis: Options,
     metric: PickMetric = None,
-    ranks: Annotated[
-        str | None,
-        typer.Option(
-            "--ranks",
-            metavar="0,7,100:120",
-            help="Pick from these ranks; the end of a range is excluded. Default: all.",
-            rich_help_panel=CHOICE,
-        ),
-    ] = None,
+    ranks: Annotated[str | None, ranks_option("Pick from these ranks")] = None,
     view: Annotated[
         Path | None,
         typer.Option(
@@ -192,7 +184,6 @@ def _obstacle(report: Path, them: str) -> str:
     """Why no viewer opens a report that has no other form for a viewer.
 
     Args:
-        report: the report.
         them: the pronoun for the reports that the sentence is about.
     """
     from rankscope.sources import formats
@@ -224,7 +215,7 @@ def _problems(picks: Picks) -> list[RunWarning]:
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
-    from rankscope.output import markdown_csv, pick_tables
+    from rankscope.output import markdown_csv, text_tables
     from rankscope.output.quantities import short_path, size
     from rankscope.util.sanitize import sanitized
 
@@ -232,8 +223,8 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
         console.write(markdown_csv.csv(_frame(picks)))
         return
     every = [
-        pick_tables.picks_table(picks),
-        *(pick_tables.windows_table(picks, look) for look in picks.looks),
+        text_tables.picks_table(picks),
+        *(text_tables.windows_table(picks, look) for look in picks.looks),
     ]
     if output is Format.MARKDOWN:
         console.write("\n\n".join(map(markdown_csv.markdown, every)))

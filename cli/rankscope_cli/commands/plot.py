@@ -23,6 +23,7 @@ from rankscope_cli.options import (
     ThemeOption,
     Verbose,
     Version,
+    ranks_option,
 )
 
 EXAMPLES = """
@@ -70,12 +71,10 @@ def plot(
     ] = None,
     ranks: Annotated[
         str | None,
-        typer.Option(
-            "--ranks",
-            metavar="0,7,100:120",
-            help="Ranks to show; the end of a range is excluded. A timeline also shows who arrives "
-            "last. Default: all, or the picked ones in a timeline.",
-            rich_help_panel=CHOICE,
+        ranks_option(
+            "Ranks to show",
+            "A timeline also shows who arrives last. Default: all, or the picked ones in a "
+            "timeline.",
         ),
     ] = None,
     theme: ThemeOption = Theme.LIGHT,
@@ -108,18 +107,10 @@ def plot(
         "theme": theme.value,
     }
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps, run_of, warnings_of
-        from rankscope.output.documents.written import Plot
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.written import Plot, written
 
-        console.write(
-            dumps(
-                Plot(
-                    run=run_of(db, comparison.facts),
-                    warnings=warnings_of(comparison.warnings),
-                    **facts,
-                )
-            )
-        )
+        console.write(dumps(written(Plot, db, comparison, **facts)))
         return
     _write(facts, output)
     console.warn_of_run(run, comparison.warnings, quiet, verbose)

@@ -10,7 +10,6 @@ import typer
 from rankscope.model.options import Options
 from rankscope_cli import console
 from rankscope_cli.analysis import with_mean_analysis
-from rankscope_cli.help import CHOICE
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     Db,
@@ -21,6 +20,7 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     check_page,
+    ranks_option,
 )
 
 
@@ -34,16 +34,7 @@ def report(
     db: Db = Path("rankscope.duckdb"),
     analysis: Options,
     metric: PickMetric = None,
-    ranks: Annotated[
-        str | None,
-        typer.Option(
-            "--ranks",
-            metavar="0,7,100:120",
-            help="Pick the ranks of the timeline from these; the end of a range is excluded. "
-            "Default: all.",
-            rich_help_panel=CHOICE,
-        ),
-    ] = None,
+    ranks: Annotated[str | None, ranks_option("Pick the ranks of the timeline from these")] = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -83,18 +74,10 @@ def report(
         "timeline": not page.no_timeline,
     }
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps, run_of, warnings_of
-        from rankscope.output.documents.written import Report
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.written import Report, written
 
-        console.write(
-            dumps(
-                Report(
-                    run=run_of(db, comparison.facts),
-                    warnings=warnings_of(comparison.warnings),
-                    **facts,
-                )
-            )
-        )
+        console.write(dumps(written(Report, db, comparison, **facts)))
         return
     if page.no_timeline:
         console.say(f"rankscope: warning: no timeline: {sanitized(page.no_timeline, 2000)}", quiet)

@@ -113,7 +113,6 @@ def evidence(
     """Evidence of a run for and against its hardware.
 
     Args:
-        db: its database.
         reports, ranks: these tables of it.
         verdict: of all its selected iterations.
         roles: rank → role.

@@ -26,7 +26,6 @@ def together(
     """Yield reports with the warnings that come from comparing them with others of their run.
 
     Args:
-        reports: the reports.
         runs: report → the number of its run, as `ingest` counts them.
         paths: the paths of the reports, for a command.
     """

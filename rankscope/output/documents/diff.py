@@ -110,9 +110,6 @@ def diff(
 
     Args:
         db: the database of the run after.
-        facts: its comparison.
-        problems: the warnings.
-        found: the changes.
         before: the comparison of the latest run before.
     """
     return taken(

@@ -135,9 +135,7 @@ def imbalance(
     """The document of `imbalance`.
 
     Args:
-        db: the database.
         comparison: the comparison of its run.
-        result: its imbalance.
         rows: the rows that `--by` selects.
         only: the ranks of `ranks`; None: all.
     """

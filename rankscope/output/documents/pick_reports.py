@@ -114,10 +114,7 @@ def pick_reports(
     """The document of `pick-reports`.
 
     Args:
-        db: the database.
         comparison: the comparison of its run.
-        problems: the warnings.
-        picks: the picks.
         command: the shell line that opens their reports, or None.
         view: the view document that was written, or None.
         rsync: the shell line that fetches the copies of the reports, or None.

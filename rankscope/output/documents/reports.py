@@ -106,9 +106,7 @@ def ingest(
 
     Args:
         run: the run of the database; None where its ranks cannot be compared.
-        problems: the warnings.
         outcomes: what was done with each report.
-        seconds: the duration.
         events: those that were read.
     """
     return Ingest(
@@ -126,7 +124,6 @@ def check(
     """The document of `check`.
 
     Args:
-        checked: the reports.
         problems: their problems as warnings.
     """
     return Check(

@@ -137,9 +137,7 @@ def timeline(db: Path, comparison: Comparison, shown: results.Timeline) -> Timel
     """The document of a timeline.
 
     Args:
-        db: the database.
         comparison: the comparison of its run, up to its matching.
-        shown: the timeline.
     """
     length = pl.col("end_ns") - pl.col("start_ns")
     return Timeline(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Literal
 
-from rankscope.output.documents.common import Answer, says
+from rankscope.compare.comparison import Comparison
+from rankscope.model.reports import RunWarning
+from rankscope.output.documents.common import Answer, S, run_of, says, warnings_of
 
 
 class Plot(Answer, kw_only=True, tag="rankscope/plot/1"):
@@ -33,3 +37,23 @@ class Export(Answer, kw_only=True, tag="rankscope/export/1"):
     bytes: Annotated[int, says("its size")]
     ranks: Annotated[tuple[int, ...], says("the ranks in it")]
     iterations: Annotated[tuple[int, ...], says("the iterations in it")]
+
+
+def written(
+    shape: type[S],
+    db: Path,
+    comparison: Comparison,
+    more: Iterable[RunWarning] = (),
+    **facts: object,
+) -> S:
+    """The document of a file.
+
+    Args:
+        shape: its class.
+        db: the database of the run.
+        comparison: what the file shows.
+        more: warnings besides those of the comparison.
+        facts: the values of the class's own keys.
+    """
+    problems = warnings_of([*comparison.warnings, *more])
+    return shape(run=run_of(db, comparison.facts), warnings=problems, **facts)

@@ -48,7 +48,6 @@ def timeline_section(detail: ShownTimeline, labels: Mapping[int, str]) -> Timeli
     """Lanes of each rank: its phases, its busiest streams and its collectives.
 
     Args:
-        detail: the timeline.
         labels: rank → its label; ranks without one are shown because they arrive last.
 
     Returns:

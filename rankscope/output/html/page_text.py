@@ -105,7 +105,6 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
 
     Args:
         comparison: the comparison of the run.
-        facts: its facts.
         unit_ns: the resolution of the cells, in ns.
         flagged: the number of flagged cells.
     """

@@ -17,7 +17,6 @@ def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
     """States of the training threads outside of communication.
 
     Args:
-        comparison: the run.
         cells: rank, iteration.
 
     Returns:

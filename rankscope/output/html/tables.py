@@ -33,7 +33,6 @@ def sortable_table(
 
     Args:
         name: the id of the table.
-        title: the caption.
         frame: the rows, whose names say what `output/columns.py` knows of them; lists become text.
         place: the section of the page.
         note: text below the caption.

@@ -177,7 +177,6 @@ def format_of(path: Path, option: str = "-o") -> str:
     """The picture format that the ending of a file name selects.
 
     Args:
-        path: the file.
         option: that named it, for the error.
 
     Raises:

@@ -50,7 +50,6 @@ def draw(fleet: Fleet, theme_name: str = "light") -> Figure:
     """Hardware by runs: gray where a piece was compared, coloured by its cost where it is named.
 
     Args:
-        fleet: the answer.
         theme_name: light or dark.
 
     Raises:

@@ -140,9 +140,7 @@ def bracket(
     Args:
         axes: axes of width `bracket_width`, with the y axis of the rows.
         name: the heading: `host` or `role`.
-        groups: the groups to draw.
         row_height: height of a row in inches.
-        theme: the colours.
     """
     axes.set_axis_off()
     wide = bracket_width(groups)

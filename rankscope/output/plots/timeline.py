@@ -199,7 +199,6 @@ def _height(lane: Lane, beside: Sequence[Lane]) -> float:
     """The height of a lane, in inches; collectives that overlap have less each.
 
     Args:
-        lane: a lane of a rank.
         beside: all lanes of the rank.
     """
     if lane.kind is LaneKind.COLLECTIVES:
