@@ -112,11 +112,7 @@ def operations_of(names: Sequence[str | None], *full: str) -> pl.Series:
     asked = pl.DataFrame(
         {"name": names, "full": full or names}, schema={"name": pl.String, "full": pl.String}
     )
-    told = vocabulary(ShapingOptions()).operations(asked)
-    found = asked.join(
-        told, on=["name", "full"], how="left", nulls_equal=True, maintain_order="left"
-    )
-    return found["operation"]
+    return vocabulary(ShapingOptions()).operations(asked)["operation"]
 
 
 def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> pl.DataFrame:

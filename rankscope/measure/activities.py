@@ -22,7 +22,7 @@ from rankscope.model.arrays import (
 )
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.kinds import PARTS
-from rankscope.model.schema import ACTIVITIES, WORK, conform, empty
+from rankscope.model.schema import ACTIVITIES, WORK, conform, constant, empty
 from rankscope.util.numbers import NEVER
 
 MOST_NAMES = 24
@@ -52,9 +52,7 @@ class ActivityTotals:
         kinds = pl.Series("kind", WORK.categories, WORK)
         self._leading = leaders[["kind", "name"]].with_row_index("lead", len(kinds))
         self._kinds = pl.concat([kinds, leaders["kind"].cast(WORK)])
-        self._names = pl.concat(
-            [pl.Series([""]).new_from_index(0, len(kinds)), leaders["name"].cast(pl.String)]
-        )
+        self._names = pl.concat([constant("name", "", len(kinds)), leaders["name"].cast(pl.String)])
         self._sampled = (self._kinds == "kernel").to_numpy() & (self._names != "").to_numpy()
         self._parts: list[tuple[Times, Times]] = []  # rows in order, and _SUMS of each
         self._sample = LaunchSample()
@@ -174,7 +172,7 @@ def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
             {
                 "window": segments["window"],
                 "phase": segments["label"].cast(pl.String),
-                "kind": pl.Series(["range"]).new_from_index(0, segments.height),
+                "kind": constant("kind", "range", segments.height),
                 "name": part["name"].filter(pl.Series(inside)),
             }
         )

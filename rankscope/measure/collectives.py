@@ -18,7 +18,7 @@ from rankscope.model.arrays import (
     with_series,
 )
 from rankscope.model.intervals import Flags, Times
-from rankscope.model.schema import COLLECTIVES, conform, empty
+from rankscope.model.schema import COLLECTIVES, conform, constant, empty
 from rankscope.util.numbers import NEVER
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
@@ -92,25 +92,20 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
         for label in ("exposed_communication", "forward")
     )
     forward = forward.sort("start")
-    calls = belonging(with_series(calls, _nothing("window", calls.height)), iterations)
+    calls = belonging(with_series(calls, constant("window", None, calls.height)), iterations)
     start, end = calls["start"], calls["end"]
     last = np.searchsorted(forward["start"].to_numpy(), start.to_numpy(), side="right")
     return pl.DataFrame(
         {
             **{name: calls[name] for name in ("operation", "iteration", "window")},
             "communicator": calls["source"],
-            "bytes": _nothing("bytes", calls.height),
-            "sequence": _nothing("sequence", calls.height),
+            "bytes": constant("bytes", None, calls.height).cast(pl.Int64),
+            "sequence": constant("sequence", None, calls.height).cast(pl.Int64),
             **{"arrival_ns": start, "start_ns": start, "end_ns": end, "launch": start},
-            "place": pl.Series(["host"]).new_from_index(0, calls.height),
+            "place": constant("place", "host", calls.height),
             "in_forward": start.to_numpy() < np.append(-NEVER, forward["end"].to_numpy())[last],
         }
     )
-
-
-def _nothing(name: str, rows: int) -> pl.Series:
-    """A column of unknown numbers."""
-    return pl.Series(name, [None], pl.Int64).new_from_index(0, rows)
 
 
 def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -> pl.DataFrame:
@@ -131,7 +126,7 @@ def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -
             **{name: belongs[name] for name in same},
             **{"arrival_ns": np.where(direct, start, arrival), "start_ns": start},
             **{"end_ns": belongs["end"], "launch": launch},
-            "place": pl.Series(["device"]).new_from_index(0, belongs.height),
+            "place": constant("place", "device", belongs.height),
             "in_forward": holds(belongs["phase"] == "forward"),
         }
     )

@@ -15,7 +15,7 @@ from rankscope.measure.waiting import LOOK_AHEAD, LaunchedOperations, Requests
 from rankscope.model.arrays import is_null, known_if, rows_of, taken
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import PARTS
-from rankscope.model.schema import SEGMENTS, empty
+from rankscope.model.schema import SEGMENTS, constant, empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ def _idling(known: pl.DataFrame, count: Times, length: Times) -> pl.DataFrame:
         {
             "window": taken(known["window"], window),
             "phase": taken(LABELS, phase),
-            "kind": pl.Series(["idle"]).new_from_index(0, len(window)),
-            "name": pl.Series([""]).new_from_index(0, len(window)),
+            "kind": constant("kind", "idle", len(window)),
+            "name": constant("name", "", len(window)),
             "count": count[window, phase],
             "total_ns": length[window, phase],
         }

@@ -22,7 +22,7 @@ from rankscope.model.arrays import filled, is_null, known_if, rows_of, taken, wi
 from rankscope.model.intervals import length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PARTS, Clock
 from rankscope.model.metrics import Need, column_of, measured_metrics
-from rankscope.model.schema import MEASURES, conform
+from rankscope.model.schema import MEASURES, conform, constant
 from rankscope.util.numbers import NEVER
 
 UNPHASED_LIMIT = 0.05
@@ -214,7 +214,7 @@ def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: Clock) -> 
     return pl.DataFrame(
         {
             "iteration": taken(iterations["iteration"], waits["window"].to_numpy()),
-            "clock": pl.Series([clock.value]).new_from_index(0, waits.height),
+            "clock": constant("clock", clock.value, waits.height),
             "start_ns": waits["start"],
             "end_ns": waits["end"],
         }
@@ -228,7 +228,7 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
         ValueError: nothing computes a metric of the registry.
     """
     columns = {each.name: each for each in inputs.windows}
-    columns["clock"] = pl.Series([inputs.clock.value]).new_from_index(0, inputs.windows.height)
+    columns["clock"] = constant("clock", inputs.clock.value, inputs.windows.height)
     for name, function in FUNCTIONS.items():
         columns[column_of(name)] = function(inputs)
     for metric in measured_metrics():
@@ -238,7 +238,7 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
                     f"metric {metric.name}: nothing computes its column {metric.column}; see "
                     "the recipe of a metric in .github/CONTRIBUTING.md"
                 )
-            columns[metric.column] = pl.Series([None]).new_from_index(0, inputs.windows.height)
+            columns[metric.column] = constant("", None, inputs.windows.height)
     measures = conform(pl.DataFrame(columns), MEASURES, optional=("rank",), drop_others=True)
     return measures.drop("rank")
 

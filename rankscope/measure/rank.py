@@ -26,7 +26,7 @@ from rankscope.measure.segment import (
     PhaseRanges,
     find_marks,
 )
-from rankscope.model.arrays import of_process
+from rankscope.model.arrays import holds, is_null, of_process, rows_of, with_series
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
@@ -39,8 +39,8 @@ from rankscope.model.schema import (
     HOST_STATES,
     MEASURES,
     RANK_ITERATIONS,
-    conform,
     empty,
+    of_rank,
 )
 from rankscope.sources.conventions import Vocabulary
 from rankscope.util.wording import percent
@@ -127,7 +127,8 @@ def detail_ranks(
 
 def _communicates(trace: Trace, process: int) -> bool:
     """Whether the process has communication kernels."""
-    return process in trace.device_work.kinds.drop_nulls("operation")["process"]
+    kinds = trace.device_work.kinds
+    return process in kinds["process"].filter(pl.Series(~is_null(kinds["operation"])))
 
 
 def _launched(trace: Trace, processes: set[int]) -> set[int]:
@@ -135,7 +136,7 @@ def _launched(trace: Trace, processes: set[int]) -> set[int]:
     known, there = set[int](), set[int]()
     for part in trace.device_work.first_look():
         there |= {*part["process"].unique()}
-        known |= {*part.filter(pl.col("launch").is_not_null())["process"].unique()}
+        known |= {*part["process"].filter(pl.Series(~is_null(part["launch"]))).unique()}
         if known >= processes:
             break
     return known | (processes - there)
@@ -160,7 +161,8 @@ class _Building:
         self.work = work
         self._found, self._marks = found, marks
         self._ready, self._sums = ReadyTimes(work.calls), ActivityTotals(work)
-        blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
+        waits = (marks.frame["label"] == "exposed_communication").to_numpy()
+        blocking = rows_of(marks.frame[["start", "end"]], waits)
         self._device = DeviceAccount(work, found.frame, blocking)
         self._records = RecordCount(found.frame, work.earlier_end)
 
@@ -201,12 +203,10 @@ def measure_rank(
     if detail.has_device:
         known = gpu_numbers(found.frame, device, phases, calls)
         numbers.append(without(known, detail.records.lacking))
-    rank = pl.lit(identity.rank, pl.Int64).alias("rank")
-    spent = conform(
-        activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
-        ACTIVITIES,
-        drop_others=True,
-    )
+    rank = identity.rank
+    spent = activities(found.frame, host, detail.sums, device.idle, marks)
+    spent = of_rank(rank, spent, ACTIVITIES, drop_others=True)
+    views = _views(found.frame, marks, survey)
     return RankRows(
         rank=RankRecord(
             identity=identity,
@@ -217,14 +217,10 @@ def measure_rank(
             work_known=not detail.hidden,
             gpu=gpu,
         ),
-        iterations=_views(found.frame, marks, survey)
-        .with_columns(rank)
-        .pipe(conform, RANK_ITERATIONS, drop_others=True),
-        measures=conform(
-            pl.concat([each.measures for each in numbers]).with_columns(rank), MEASURES
-        ),
-        collectives=conform(calls.with_columns(rank), COLLECTIVES),
-        exposed=conform(pl.concat([each.exposed for each in numbers]).with_columns(rank), EXPOSED),
+        iterations=of_rank(rank, views, RANK_ITERATIONS, drop_others=True),
+        measures=of_rank(rank, pl.concat([each.measures for each in numbers]), MEASURES),
+        collectives=of_rank(rank, calls, COLLECTIVES),
+        exposed=of_rank(rank, pl.concat([each.exposed for each in numbers]), EXPOSED),
         activities=spent,
         host_states=empty(HOST_STATES),
         file_accesses=empty(FILE_ACCESSES),
@@ -291,14 +287,12 @@ def _clock_gpu(
     graph that spans phases if the device communicates, for the host's phases then hide waits.
     """
     phases = NAMED_PHASES if known else PHASES
-    recorded = (~lacking).arg_true()
-    counted = survey.filter(
-        pl.col("training"),
-        ~pl.col("talks"),
-        pl.col("phase").is_in(phases) | (pl.col("phase").is_null() & communicates),
-        pl.col("window").is_in(recorded.implode()),
-    )["window"].n_unique()
-    return bool(counted and counted >= GPU_CLOCK_SHARE * len(recorded))
+    phase = survey["phase"]
+    counted = holds(phase.is_in(phases)) | (is_null(phase) & communicates)
+    counted &= survey["training"].to_numpy() & ~survey["talks"].to_numpy()
+    recorded = np.flatnonzero(~lacking.to_numpy())
+    windows = np.intersect1d(survey["window"].filter(pl.Series(counted)), recorded)
+    return bool(len(windows) and len(windows) >= GPU_CLOCK_SHARE * len(recorded))
 
 
 def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -> pl.DataFrame:
@@ -309,13 +303,14 @@ def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -
     window = np.searchsorted(begins, start, side="right") - 1
     inside = (window >= 0) & (start < ends[window])
     np.minimum.at(first, window[inside], start[inside])
-    launched = survey.select("window", "end").drop_nulls()
+    launched = rows_of(survey[["window", "end"]], ~is_null(survey["window"]))
     np.maximum.at(last, launched["window"].to_numpy(), launched["end"].to_numpy())
-    return iterations.with_columns(
-        start_ns="start",
-        end_ns="end",
-        view_start_ns=pl.Series(first),
-        view_end_ns=pl.Series(last),
+    return with_series(
+        iterations,
+        iterations["start"].alias("start_ns"),
+        iterations["end"].alias("end_ns"),
+        pl.Series("view_start_ns", first),
+        pl.Series("view_end_ns", last),
     )
 
 
@@ -323,8 +318,8 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
     """The warnings about this rank's numbers."""
     yield from record_problems(rank, detail.records)
     found, marks, device = detail.found, detail.marks, detail.device
-    cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()
-    if cut:
+    cut = found.frame["iteration"].filter(~found.frame["complete"])
+    if len(cut):
         yield RunWarning(
             "iteration-cut",
             f"the capture ends inside iteration {cut[0]} (the process was killed or the "
@@ -345,7 +340,8 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
             "visible; profile with --cuda-graph-trace=node",
             (rank,),
         )
-    computing = detail.work.survey.filter(pl.col("kind") != "copy")["device"]
+    survey = detail.work.survey
+    computing = survey["device"].filter(survey["kind"] != "copy")
     if (devices := computing.n_unique()) > 1:
         yield RunWarning(
             "several-devices",
@@ -353,7 +349,7 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
             "while any of them does",
             (rank,),
         )
-    if not device.unphased.filter(pl.col("share") > UNPHASED_LIMIT).is_empty():
+    if (device.unphased["share"] > UNPHASED_LIMIT).any():
         yield RunWarning(
             "phases-unknown",
             f"in some iterations more than {percent(UNPHASED_LIMIT)} of the device work has no "

@@ -14,6 +14,7 @@ from rankscope.measure.host import window_edges
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
 from rankscope.measure.segment import Chosen, DetectedSteps, choose_iterations
+from rankscope.model.arrays import taken, with_series
 from rankscope.model.columns import out_of_bounds
 from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents, HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
@@ -27,7 +28,7 @@ from rankscope.model.reports import (
     RunWarning,
     Trace,
 )
-from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, conform
+from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, of_rank
 from rankscope.model.tables import TABLES
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
@@ -253,22 +254,19 @@ def _with_host(
     events = {} if host_of is None else host_of(spans)
     counted = {} if counters_of is None else counters_of(edges)
     for part in ranks:
-        rank = pl.lit(part.rank.identity.rank, pl.Int64).alias("rank")
-        thread = threads[part.rank.identity.rank]
+        rank = part.rank.identity.rank
+        thread = threads[rank]
         own = events.get(thread.id, ThreadEvents())
         states = host_states(thread.iterations, thread.timeline, own)
         files = file_accesses(thread.iterations, thread.timeline, own)
         counters = counted.get(thread.process, pl.DataFrame(schema=WINDOWED_COUNTERS))
-        numbers = thread.iterations["iteration"]
+        numbers = taken(thread.iterations["iteration"], counters["window"].to_numpy())
+        counters = with_series(counters, numbers)
         yield replace(
             part,
-            host_states=conform(states.with_columns(rank), HOST_STATES),
-            file_accesses=conform(files.with_columns(rank), FILE_ACCESSES),
-            counters=conform(
-                counters.with_columns(rank, iteration=numbers.gather(counters["window"])),
-                COUNTERS,
-                drop_others=True,
-            ),
+            host_states=of_rank(rank, states, HOST_STATES),
+            file_accesses=of_rank(rank, files, FILE_ACCESSES),
+            counters=of_rank(rank, counters, COUNTERS, drop_others=True),
         )
 
 

@@ -67,10 +67,10 @@ def known_if(values: pl.Series, flags: Flags) -> pl.Series:
 def codes(columns: pl.DataFrame) -> Times:
     """A number above 0 for each row; equal rows have equal numbers."""
     code = np.ones(columns.height, dtype=np.int64)
-    for each in columns:
-        text = each.dtype == pl.String
-        part = each.cast(pl.Categorical(pl.Categories.random())) if text else each
-        part = part if part.dtype.is_integer() else part.to_physical()
+    if not all(dtype.is_integer() for dtype in columns.dtypes):
+        of_text = pl.col(pl.String).cast(pl.Categorical(pl.Categories.random()))
+        columns = columns.select(of_text.to_physical(), pl.exclude(pl.String).to_physical())
+    for part in columns:
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
         numbers, span = filled(part, high + 1), high - low + 2
         if span > FEW:
@@ -94,6 +94,15 @@ def places(codes: Times) -> tuple[Times, Times]:
     having = table[different]
     table[different] = np.arange(len(different))
     return table[codes], having
+
+
+def numbered(codes: Times) -> tuple[Times, Times]:
+    """The number of each in the order in which different ones first come, and the rows of these."""
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    return number[place], first[order]
 
 
 def summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]:

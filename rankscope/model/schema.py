@@ -275,8 +275,23 @@ def conform(
         wrong = [f"{name} is missing" for name in missing]
         wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
         raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
-    unknown = pl.Series([None]).new_from_index(0, frame.height)
-    columns = (frame[name] if name in have else unknown.alias(name) for name in schema)
     return pl.DataFrame(
-        [each.cast(dtype) for each, dtype in zip(columns, schema.values(), strict=True)]
+        [
+            (frame[name] if name in have else constant(name, None, frame.height)).cast(dtype)
+            for name, dtype in schema.items()
+        ]
     )
+
+
+def of_rank(
+    rank: int, frame: pl.DataFrame, schema: pl.Schema, *, drop_others: bool = False
+) -> pl.DataFrame:
+    """The rows of a rank with its number, as `conform` makes them fit a schema."""
+    columns = {each.name: each for each in frame.get_columns()}
+    columns["rank"] = constant("rank", rank, frame.height)
+    return conform(pl.DataFrame(columns), schema, drop_others=drop_others)
+
+
+def constant(name: str, value: object, rows: int) -> pl.Series:
+    """A column with one value in all rows."""
+    return pl.Series(name, [value]).new_from_index(0, rows)

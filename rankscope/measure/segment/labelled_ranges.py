@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.model.arrays import rows_of
+from rankscope.model.arrays import rows_of, with_series
 from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
@@ -23,18 +23,10 @@ class LabelledRanges:
 
 def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
     """RANGES with the meanings that a vocabulary gives their names."""
-    named = ranges.signatures.join(
-        words.meanings(ranges.signatures),
-        on=["domain", "name"],
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )
-    means = pl.col("means")
-    ours = pl.col("domain").is_in(["MPI", "NCCL"])
-    has_meaning, unknown = (
-        named.select(which.fill_null(False)).to_series()
-        for which in (~means.is_in(OPERATORS), means.is_null() & ~ours)
+    named = with_series(ranges.signatures, *words.meanings(ranges.signatures))
+    means, ours = pl.col("means"), pl.col("domain").is_in(["MPI", "NCCL"])
+    has_meaning, unknown = named.select(
+        meant=~means.is_in(OPERATORS).fill_null(True), unknown=means.is_null() & ~ours
     )
 
     def foreign(part: pl.DataFrame) -> pl.DataFrame:

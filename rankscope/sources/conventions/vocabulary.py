@@ -44,21 +44,20 @@ class NameCache:
         self._known: pl.DataFrame | None = None
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The distinct keys of a frame, in its order, with their meanings."""
-        names = frame[self._key].unique(maintain_order=True)
-        known = self._known
+        """The keys of a frame, row by row, with their meanings."""
+        asked, known = frame[self._key], self._known
         if known is None:
-            known = self._looked_up(names)
-        found = self._joined(names, known)
+            known = self._looked_up(asked)
+        found = self._joined(asked, known)
         if found["known"].has_nulls():
-            fresh = names.filter(found["known"].is_null())
+            fresh = asked.filter(found["known"].is_null())
             known = pl.concat([known, self._looked_up(fresh)])
-            found = self._joined(names, known)
+            found = self._joined(asked, known)
         self._known = known if known.height <= self._most else None
         return found[[name for name in found.columns if name != "known"]]
 
     def _looked_up(self, names: pl.DataFrame) -> pl.DataFrame:
-        return self._look_up(names).with_columns(known=True)
+        return self._look_up(names.unique(maintain_order=True)).with_columns(known=True)
 
     def _joined(self, names: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
         return names.join(known, on=self._key, how="left", nulls_equal=True, maintain_order="left")
@@ -151,11 +150,11 @@ class Vocabulary:
     kernels: tuple[KernelRule, ...] = ()
 
     def operations(self, named: pl.DataFrame) -> pl.DataFrame:
-        """The distinct kernels of `named` (its columns name and full) with their `operation`."""
+        """The kernels of `named` (its columns name and full), row by row, with `operation`."""
         return _kernel_memory(self).of(named)
 
     def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
-        """The meaning of each distinct (domain, name) of `ranges`: a frame of MEANINGS."""
+        """The meaning of (domain, name) of each row of `ranges`: a frame of MEANINGS."""
         return _memory(self).of(ranges)
 
     def operators(self, names: pl.Series) -> pl.Series:

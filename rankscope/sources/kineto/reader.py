@@ -16,6 +16,7 @@ import msgspec
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.arrays import with_series
 from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
@@ -285,9 +286,9 @@ def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:
 
 def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
     """Work whose `operation` is the user's, else what the trace states, else what names say."""
-    operations = words.operations(work.select("name", "full")).rename({"operation": "named"})
-    joined = work.join(operations, on=["name", "full"], how="left", nulls_equal=True)
-    return joined.with_columns(operation=known("operation", "named", "own"))
+    told = words.operations(work)
+    named = with_series(work, told["operation"].alias("named"), told["own"])
+    return named.with_columns(operation=known("operation", "named", "own"))
 
 
 def _device_work(

@@ -88,14 +88,7 @@ class Strings:
         far = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
         return pl.select(pl.coalesce(found, far["value"])).to_series()
 
-    def categories(self, ids: pl.Series, written: pl.Expr) -> Strings:
-        """The strings of some ids as categories; those of a whole pool would be too many.
-
-        Args:
-            ids: of them.
-            written: what becomes of the column `name`.
-        """
-        some = ids.drop_nulls().unique()
-        named = pl.DataFrame({"id": some, "name": self.of(some)})
-        short = named.select("id", value=written.cast(pl.Categorical))
-        return Strings(short.drop_nulls(), len(self._dense))
+    def told(self, ids: pl.Series, values: pl.Series) -> Strings:
+        """What some ids of this pool tell; of several values of an id the first that is known."""
+        pairs = pl.DataFrame([ids.alias("id"), values.alias("value")]).drop_nulls()
+        return Strings(pairs.unique("id", keep="first", maintain_order=True), len(self._dense))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.model import events
+from rankscope.model.arrays import with_series
 from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.schema import (
@@ -63,6 +64,11 @@ KINDS = pl.Schema(
     ]
 )
 """DEVICE_KINDS before names and operations are looked up."""
+
+KNOWN = pl.Schema(
+    {"id": pl.Int64(), "full": pl.Int64(), "name": pl.Categorical(), "operation": OPERATION}
+)
+"""What the ids of a kernel's short and whole name tell."""
 
 Piece = tuple[str, int, pl.DataFrame]
 """A table, the number of a piece of it, and its rows."""
@@ -259,30 +265,23 @@ class _Names:
     def __init__(self, pool: Strings, words: Vocabulary) -> None:
         """Start without names; `pool` has the strings."""
         self._pool, self._words = pool, words
-        self._ids = pl.DataFrame(schema={"id": pl.Int64, "full": pl.Int64})
-        self._names = pool.categories(self._ids["id"], short_name())
-        self._operations = pl.DataFrame(schema={"full": pl.Int64, "operation": OPERATION})
+        self._known = KNOWN.to_frame()
+        self._names = self._operations = pool.told(*self._known[["id", "name"]])
 
     def learn(self, ids: pl.DataFrame) -> None:
         """Make some names available: `id` of the short, `full` of the whole name."""
         if all(each.null_count() == len(each) for each in ids):  # copies have no names
             return
-        fresh = ids.unique().join(self._ids, on=["id", "full"], how="anti", nulls_equal=True)
-        if fresh.is_empty():
+        asked = ids.unique().join(self._known, on=["id", "full"], how="anti", nulls_equal=True)
+        if asked.is_empty():
             return
-        self._ids = pl.concat([self._ids, fresh])
-        self._names = self._pool.categories(self._ids["id"], short_name())
-        asked = self._ids.select(
-            "full", name=self._pool.of(self._ids["id"]), text=self._pool.of(self._ids["full"])
-        ).rename({"text": "full", "full": "number"})
-        asked = asked.with_columns(short_name())
-        told = self._words.operations(asked.select("name", "full"))
-        self._operations = (
-            asked.join(told, on=["name", "full"], how="left", nulls_equal=True)
-            .drop_nulls("operation")
-            .unique("number", keep="first", maintain_order=True)
-            .select("operation", full="number")
-        )
+        texts = {"name": self._pool.of(asked["id"]), "full": self._pool.of(asked["full"])}
+        named = pl.DataFrame(texts).with_columns(short_name())
+        told = self._words.operations(named)["operation"]
+        fresh = with_series(asked, named["name"].cast(KNOWN["name"]), told)
+        self._known = known = pl.concat([self._known, fresh])
+        self._names = self._pool.told(known["id"], known["name"])
+        self._operations = self._pool.told(known["full"], known["operation"])
 
     def of(self, ids: pl.Series) -> pl.Series:
         """Names of ids that were learnt; "" for ids without a name."""
@@ -290,9 +289,7 @@ class _Names:
 
     def operations(self, full: pl.Series) -> pl.Series:
         """OPERATION of kernels by the ids of their whole names; null for computation."""
-        asked = full.alias("full").to_frame()
-        found = asked.join(self._operations, on="full", how="left", maintain_order="left")
-        return found["operation"]
+        return self._operations.of(full)
 
 
 def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Piece]:

@@ -104,9 +104,9 @@ def _named(parts: list[tuple[Times, Times, Ids]], pool: Strings) -> Calls:
     parts.clear()
     # Column by column, so that no more than one of them is there twice.
     start, end, ids = (np.concatenate(columns.popleft()) for _ in range(3))
-    known = pl.Series(ids).unique().sort()
-    names = pool.of(known.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
-    return Calls(start, end, np.searchsorted(known.to_numpy(), ids).astype(np.int32), names)
+    known, name = np.unique(ids, return_inverse=True)
+    names = pool.of(pl.Series(known, dtype=pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
+    return Calls(start, end, name.astype(np.int32), names)
 
 
 def _joined(parts: list[Calls]) -> Calls:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.arrays import rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
@@ -139,23 +140,21 @@ class _Look:
         self._words = words
         self._room = MOST_SIGNATURES
         self._full: list[int] = []  # pieces before which there was no more room
-        self._calls: list[pl.DataFrame] = []
+        self._calls = [empty(CALLS)]
 
     def at(self, nth: int, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
         """Take in the n-th chunk of `_pieces`; returns its ranges, as `_moments` needs them."""
         self.events += piece.height
         self.broken += broken
         self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(piece, name)]
-        names = piece.filter(pl.col("eventType").is_in([THREAD_NAME, DOMAIN]))
-        if not names.is_empty():
-            self._take_names(names)
+        self._take_names(piece)
         if self.names.height >= self._room:
             self._full.append(nth)
             self._room = self.names.height + MOST_SIGNATURES
         ranges = self.ranges(nth, piece)
         self._take_signatures()
         self._take_calls(ranges)
-        return ranges.select("start", "end", "signature", *_present(ranges))
+        return ranges[["start", "end", "signature", *_present(ranges)]]
 
     def ranges(self, nth: int, piece: pl.DataFrame) -> pl.DataFrame:
         """The push/pop and start/end ranges of the n-th chunk, with their signatures' numbers."""
@@ -164,7 +163,7 @@ class _Look:
         if full and self._words is not None:
             text = ranges.select(without_suffix(pl.col("text"))).to_series()
             ranges = ranges.with_columns(text=_lumped(text, self._words, full))
-        return ranges.with_columns(self._signatures.of(ranges))
+        return with_series(ranges, self._signatures.of(ranges).alias("signature"))
 
     def of_note(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """Ranges except known operators; names are looked up when their number has doubled."""
@@ -197,14 +196,14 @@ class _Look:
 
     def _take_names(self, events: pl.DataFrame) -> None:
         """Take in the names that events give threads and domains."""
-        named = events.select(
-            *("eventType", "globalTid", "domainId"),
-            process=pl.col("globalTid") // PROCESS,
-            text=pl.coalesce("text", self._pool.of(events["textId"])),
-        )
-        self.thread_names.append(named.filter(eventType=THREAD_NAME).select("globalTid", "text"))
-        domains = named.filter(eventType=DOMAIN)
-        self.domains.append(domains.select(*SAME_DOMAIN, domain="text"))
+        for kind, kept in ((THREAD_NAME, self.thread_names), (DOMAIN, self.domains)):
+            own = (events["eventType"] == kind).to_numpy()
+            if own.any():
+                named = rows_of(events, own)
+                text = pl.coalesce("text", self._pool.of(named["textId"]))
+                process = pl.col("globalTid") // PROCESS
+                whole = named.with_columns(text=text, domain=text, process=process)
+                kept.append(whole[kept[0].columns])
 
     def _take_signatures(self) -> None:
         """Take in the names of new signatures."""
@@ -220,10 +219,12 @@ class _Look:
 
     def _take_calls(self, ranges: pl.DataFrame) -> None:
         """Take in ranges named like functions of NCCL."""
-        by_nccl = self.names.select(pl.col("name").str.starts_with("nccl")).to_series()
-        calls = ranges.filter(by_nccl.gather(ranges["signature"]))
+        by_nccl = self.names["name"].str.starts_with("nccl")
+        if not by_nccl.any():
+            return
+        calls = rows_of(ranges, by_nccl[ranges["signature"]].to_numpy())
         json = pl.coalesce("jsonText", self._pool.of(calls["jsonTextId"]))
-        name = self.names["name"].gather(calls["signature"])
+        name = self.names["name"][calls["signature"]]
         whole = calls.with_columns(json=json, name=name)
         described = ("binaryData",)  # a column that not every export has
         self._calls.append(conform(whole, CALLS, optional=described, drop_others=True))

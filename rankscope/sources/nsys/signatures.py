@@ -6,7 +6,10 @@ each call is removed. Everything else is therefore looked up by signature.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+
+from rankscope.model.arrays import codes, filled, numbered, rows_of, taken
 
 DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
 """Fields that emit_nvtx appends to a name: `, seq = 1`, and so on."""
@@ -38,8 +41,8 @@ class Signatures:
         keys = events.select("globalTid", "domainId", number, text)
         first = keys.head(FIRST_ROWS)
         if _have_details(first):
-            keys = _cut_early(keys)
-        elif self._known.is_empty():  # the first events have most of the signatures
+            keys = first = _cut_early(keys)
+        if self._known.is_empty():  # the first events have most of the signatures
             numbers = self._learn(first)
             if first.height == keys.height:
                 return numbers
@@ -60,14 +63,13 @@ class Signatures:
         """The number of each row of KEYS, whose text may have DETAILS."""
         if _have_details(keys):
             keys = keys.with_columns(without_suffix(pl.col("text")))
-        if self._known.is_empty():
-            self._known = keys.unique(maintain_order=True)
-        numbers = self._numbers(keys)
-        if numbers.has_nulls():
-            fresh = keys.filter(numbers.is_null()).unique(maintain_order=True)
-            self._known = pl.concat([self._known, fresh])
-            numbers = self._numbers(keys)
-        return numbers
+        place, rows = numbered(codes(keys))
+        distinct, number = taken(keys, rows), np.arange(len(rows))
+        if known := self._known.height:
+            number = filled(self._numbers(distinct), known).astype(np.int64)
+            number[number == known] += np.arange((number == known).sum())
+        self._known = pl.concat([self._known, rows_of(distinct, number >= known)])
+        return pl.Series(number[place].astype(np.uint32))
 
     def _numbers(self, keys: pl.DataFrame) -> pl.Series:
         """The number of each row of KEYS, null for a new signature."""

@@ -14,6 +14,7 @@ import pytest
 import rankscope
 from rankscope.measure.segment import find_steps, periodicity
 from rankscope.measure.segment.periodicity import find_period
+from rankscope.model.arrays import with_series
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Trace
 from rankscope.sources.conventions import vocabulary
@@ -164,12 +165,8 @@ def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
     trace = reader.read(public(f"kineto/{name}"))
     is_step = pl.col("name").str.starts_with("ProfilerStep#")
     marked = trace.ranges.whole.filter(is_step, domain="").unique("name").sort("start")["end"]
-    named = trace.ranges.whole.filter(~is_step).join(
-        vocabulary(ShapingOptions()).meanings(trace.ranges.whole),
-        on=["domain", "name"],
-        how="left",
-        nulls_equal=True,
-    )
+    unmarked = trace.ranges.whole.filter(~is_step)
+    named = with_series(unmarked, *vocabulary(ShapingOptions()).meanings(unmarked))
     found = find_steps(named, trace.device_work.whole).found
     assert found is not None
     off = np.abs(found.frame["end"].to_numpy() - marked.to_numpy())

@@ -19,9 +19,9 @@ def test_only_new_names_are_looked_up() -> None:
     asked: list[list[str]] = []
     lengths = _lengths(asked)
     lengths.of(pl.DataFrame({"name": ["a", "bb", "a"]}))
-    again = lengths.of(pl.DataFrame({"name": ["ccc", "bb"]}))
+    again = lengths.of(pl.DataFrame({"name": ["ccc", "bb", "ccc"]}))
     assert asked == [["a", "bb"], ["ccc"]]
-    assert again.rows() == [("ccc", 3), ("bb", 2)]
+    assert again.rows() == [("ccc", 3), ("bb", 2), ("ccc", 3)]
 
 
 def test_too_many_names_are_told_but_not_kept() -> None:

@@ -1,4 +1,4 @@
-"""Strings are found whatever their ids, as they are and as categories."""
+"""Strings are found whatever their ids, and so is what some of them tell."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ def test_strings_by_their_ids(pool: Strings) -> None:
     assert (nothing.to_list(), nothing.dtype) == ([None, None], pl.String)
 
 
-def test_some_of_them_as_categories(pool: Strings) -> None:
-    some = pool.categories(pl.Series([5, 5, None, -3, 10**12, 3]), pl.col("name"))
+def test_what_ids_tell(pool: Strings) -> None:
+    ids = [5, 5, 5, None, -3, 10**12, 3]
+    values = pl.Series([None, "five", "again", "x", "below", "far", None], dtype=pl.Categorical)
+    some = pool.told(pl.Series(ids), values)
     found = some.of(pl.Series(ASKED))
-    assert found.to_list() == [*FOUND[:6], None, *FOUND[7:]]  # zero is none of them
+    assert found.to_list() == [*FOUND[:6], None, *FOUND[7:]]  # nothing tells of zero
     assert found.dtype == some.of(pl.Series([None], dtype=pl.Int64)).dtype == pl.Categorical
