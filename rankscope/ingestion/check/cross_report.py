@@ -35,7 +35,7 @@ def together(
     for number, of_run in sorted(by_run.items()):
         if len(by_run) > 1:
             for examined in of_run:
-                yield _path(examined), _of_several(examined, number, len(by_run), paths)
+                yield _of_several(examined, number, len(by_run), paths)
         yield from _twice(of_run)
         yield from _missing(of_run)
         yield from _unlike(of_run)
@@ -43,12 +43,12 @@ def together(
         yield from _windows([examined for examined in of_run if examined.unmarked is None])
 
 
-def _of_several(examined: Examined, number: int, count: int, paths: str) -> CheckWarning:
-    """The warning that reports are of several runs, with the commands for this one."""
-    return with_remedy(
+def _of_several(examined: Examined, number: int, count: int, paths: str) -> Placed:
+    """The warning that a report is of one of several runs, with the commands for this one."""
+    return _placed(
+        examined,
         "another-run",
         f"is of run {number} of {count}",
-        _launcher(examined),
         hint=f"read it: rankscope ingest {paths} --run {number}, or all with --all-runs; examine "
         f"it alone: rankscope check {paths} --run {number}",
     )
@@ -66,15 +66,8 @@ def _twice(reports: list[Examined]) -> Iterator[Placed]:
             others = [
                 os.path.relpath(_path(each), common) for each in claimants if each is not examined
             ]
-            yield (
-                _path(examined),
-                with_remedy(
-                    "rank-twice",
-                    f"is of rank {rank}, like {listed(others)}",
-                    _launcher(examined),
-                    fatal=True,
-                ),
-            )
+            message = f"is of rank {rank}, like {listed(others)}"
+            yield _placed(examined, "rank-twice", message, fatal=True)
 
 
 def _missing(reports: list[Examined]) -> Iterator[Placed]:
@@ -87,7 +80,7 @@ def _missing(reports: list[Examined]) -> Iterator[Placed]:
     if missing:
         message = missing_ranks(missing, world, len(present)).message
         for examined in reports:
-            yield _path(examined), with_remedy("missing-ranks", message, _launcher(examined))
+            yield _placed(examined, "missing-ranks", message)
 
 
 def _unlike(reports: list[Examined]) -> Iterator[Placed]:
@@ -97,20 +90,16 @@ def _unlike(reports: list[Examined]) -> Iterator[Placed]:
         for examined, others in _lacking(reports, lambda part: not part.collectives.is_empty()):
             have = ", though others have them" if others else ""
             message = f"holds no collectives{have}: work cannot be separated from waiting"
-            yield (
-                _path(examined),
-                with_remedy("collectives-missing", message, _launcher(examined)),
-            )
+            yield _placed(examined, "collectives-missing", message)
     unmarked = [examined for examined in reports if examined.unmarked is not None]
     if 0 < len(unmarked) < len(reports):
         for examined in unmarked:
-            message = "holds no iterations, though others do"
-            yield _path(examined), with_remedy("markers-missing", message, _launcher(examined))
+            yield _placed(examined, "markers-missing", "holds no iterations, though others do")
     marked = [examined for examined in reports if examined.unmarked is None]
     for examined, others in _lacking(marked, _has_phases):
         if others:
             message = "holds no ranges named like phases, though others do"
-            yield _path(examined), with_remedy("markers-missing", message, _launcher(examined))
+            yield _placed(examined, "markers-missing", message)
 
 
 def _lacking(
@@ -136,7 +125,7 @@ def _versions(reports: list[Examined]) -> Iterator[Placed]:
     for examined, version in versions:
         if version != usual:
             message = f"was written by nsys {version}; most were written by {usual}"
-            yield _path(examined), with_remedy("versions-differ", message, _launcher(examined))
+            yield _placed(examined, "versions-differ", message)
 
 
 def _windows(reports: list[Examined]) -> Iterator[Placed]:
@@ -152,22 +141,13 @@ def _windows(reports: list[Examined]) -> Iterator[Placed]:
     try:
         shifts, problems = pair_iterations(iterations, collectives, starts, counted)
     except ReportError as error:
+        message = f"{error.message}; ingest takes each capture as one iteration"
         for rank in counted:
-            yield (
-                _path(owner[rank]),
-                with_remedy(
-                    "cannot-be-paired",
-                    f"{error.message}; ingest takes each capture as one iteration",
-                    _launcher(owner[rank]),
-                ),
-            )
+            yield _placed(owner[rank], "cannot-be-paired", message)
         return
     for problem in problems:
         for rank in problem.ranks or counted:
-            yield (
-                _path(owner[rank]),
-                with_remedy(problem.code, problem.message, _launcher(owner[rank])),
-            )
+            yield _placed(owner[rank], problem.code, problem.message)
     held = _held(iterations, shifts)
     common = set.intersection(*map(set, held.values()))
     everything = set.union(*map(set, held.values()))
@@ -177,12 +157,7 @@ def _windows(reports: list[Examined]) -> Iterator[Placed]:
         lacking = sorted(everything - set(numbers))
         if lacking:
             message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
-            yield (
-                _path(owner[rank]),
-                with_remedy(
-                    "iterations-missing", message, _launcher(owner[rank]), fatal=not common
-                ),
-            )
+            yield _placed(owner[rank], "iterations-missing", message, fatal=not common)
 
 
 def _held(iterations: pl.DataFrame, shifts: dict[int, int]) -> dict[int, list[int]]:
@@ -206,8 +181,12 @@ def _path(examined: Examined) -> Path:
     return examined.rows.file.path
 
 
-def _launcher(examined: Examined) -> str:
-    return recorder(examined.rows.file, examined.rows.facts)
+def _placed(
+    examined: Examined, code: str, message: str, hint: str | None = None, fatal: bool = False
+) -> Placed:
+    """A warning with its report."""
+    launcher = recorder(examined.rows.file, examined.rows.facts)
+    return _path(examined), with_remedy(code, message, launcher, hint=hint, fatal=fatal)
 
 
 def listed(names: list[str], most: int = 3) -> str:
