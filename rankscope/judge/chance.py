@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 
 from rankscope.judge.excess import Index
-from rankscope.judge.levels import MOST_SHUFFLED, SHUFFLES, TAIL
+from rankscope.judge.levels import MOST_SHUFFLED, RARE, SHUFFLES, TAIL
 from rankscope.util.robust import Floats
 
 
@@ -115,17 +115,17 @@ def chance_of_few(events: int, owners: int, ranks: int) -> float:
 def iterations_to_settle(chance: float, level: float, count: int) -> int:
     """About how many iterations would bring a probability down to a level, if all stays alike.
 
-    The distance from the mean, in standard deviations, grows with the square root of their number.
+    0 where the chance is not rare: who leads then need not lead in more iterations. The distance
+    from the mean, in standard deviations, grows with the square root of their number.
 
     Args:
         chance: of `count` iterations.
         level: a smaller probability.
         count: of iterations.
     """
-    normal = NormalDist()
-    now, wanted = (normal.inv_cdf(1 - min(max(each, 1e-9), 0.5)) for each in (chance, level))
-    if now <= 0.1:  # noise alone: no number would do
+    if chance > RARE:
         return 0
+    now, wanted = (NormalDist().inv_cdf(1 - max(each, 1e-9)) for each in (chance, level))
     return max(count + 1, int(np.ceil(count * (wanted / now) ** 2)))
 
 

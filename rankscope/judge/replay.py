@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.judge.replay_inputs import (
+    AFTER_END,
     Floats,
     Numbers,
     RankChunk,
@@ -57,6 +58,7 @@ class Step(NamedTuple):
     calls: slice  # in the order of the replay
     starts: Numbers  # where those of each instance begin among them
     groups: Numbers
+    behind: Numbers  # the instance in whose queue each stands; -1: none
     service: Floats  # what each takes once its last member and its predecessor are there, ns
     which: Numbers  # the instances
     freed: Small  # the intervals that they end
@@ -143,6 +145,13 @@ class Borders:
         return np.asarray(work + (less.slope.take(border) * beyond + less.change.take(border)))
 
 
+class Lasted(NamedTuple):
+    """How long some iterations take, ns."""
+
+    mean: float  # of the ranks, each from its first start to its last end
+    last: float  # the last end of all ranks, on the one clock
+
+
 class Replay:
     """A run that can be played again with less work.
 
@@ -177,7 +186,7 @@ class Replay:
         self.size = len(found.instance)
         self._borders = Borders(self._ranks, self._windows)
         self._plan(found)
-        self._unchanged: dict[tuple[int, ...], float] = {}
+        self._unchanged: dict[tuple[int, ...], Lasted] = {}
 
     def service(self, count: int) -> Floats:
         """Time of each of `count` instances after its last member and its predecessor arrived.
@@ -233,6 +242,7 @@ class Replay:
         # an instance is played after all that its members called before it
         level = _levels(np.split(instance, np.cumsum(found.counts)[:-1]), count)
         order = np.argsort(level, kind="stable")
+        behind = _queues(found, done)
         # calls of an instance stand together, in the order in which instances are played
         sizes = np.bincount(instance, minlength=count)
         order = order[sizes[order] > 0]
@@ -248,6 +258,7 @@ class Replay:
         self._border = self._borders.before_each(found.counts, found.work)[calls]
         self._held = np.insert(found.held, np.cumsum(found.blocked), 0.0)
         self._border_of_held = self._borders.before_each(found.blocked + 1, self._held)
+        self._count = count
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)
@@ -258,19 +269,26 @@ class Replay:
             low, high = int(first[which[0]]), int(after[until - 1])
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
+            first_there = np.where(behind[which] < 0, limits.min, done[behind[which]])
+            queue = np.where(
+                (ready < first_there) & (first_there <= done[which]), behind[which], -1
+            )
+            ready = np.where(queue < 0, ready, first_there)
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
             starts, ends = first[which] - low, self._ends[low:high]
             freeing = np.flatnonzero(ends >= 0)
             owner = np.searchsorted(starts, freeing, side="right") - 1
             self._steps.append(
-                Step(slice(low, high), starts, groups, service, which, ends[freeing], owner)
+                Step(slice(low, high), starts, groups, queue, service, which, ends[freeing], owner)
             )
 
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
         """The time that each healing would save, ns, at least 0.
 
-        Several take little longer than one, for they are played together.
+        To the mean rank, or to the last one if that is more: the others may wait for it in an
+        iteration that has no report. Several take little longer than one, for they are played
+        together.
 
         Args:
             healings: what is taken out.
@@ -281,7 +299,8 @@ class Replay:
         times = self.times_ns([*([] if known else [Healing()]), *healings], played)
         if not known:
             self._unchanged[played] = times.pop(0)
-        return [max(0, round(self._unchanged[played] - time)) for time in times]
+        was = self._unchanged[played]
+        return [max(0, round(was.mean - now.mean), round(was.last - now.last)) for now in times]
 
     def times_ns(
         self,
@@ -289,7 +308,7 @@ class Replay:
         numbers: Collection[int],
         *,
         most: int = MOST_TOGETHER,
-    ) -> list[float]:
+    ) -> list[Lasted]:
         """Times from the start of the first to the end of the last of iterations `numbers`.
 
         Args:
@@ -298,15 +317,15 @@ class Replay:
             most: bounds memory: calls times healings that are played together.
 
         Returns:
-            The mean over ranks, ns, for each healing.
+            For each healing.
         """
         together = max(1, most // max(self.size, 1))
         some = [healings[at : at + together] for at in range(0, len(healings), together)]
         return [*chain.from_iterable(threaded(lambda each: self._played(each, numbers), some))]
 
-    def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[float]:
+    def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[Lasted]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
-        times = []
+        times: list[Lasted] = []
         borders = self._borders
         less = [None if each.work is None else borders.less(each.work) for each in healings]
         # what each rank has worked at each call and interval, once something is taken out
@@ -315,6 +334,7 @@ class Replay:
         delay = np.zeros(held.shape)  # of a rank, from each interval on
         transfer = self._shorter(healings)
         through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
+        over = np.full((len(healings), self._count), -np.inf)  # when each instance is
         for step in self._steps:
             service: Floats = step.service
             if transfer is not None:
@@ -324,8 +344,13 @@ class Replay:
             # the collective ends when the last has arrived, the one before it is through, and its
             # transfer is done
             last = np.maximum.reduceat(arrival, step.starts, axis=1)
-            end = np.maximum(last, through[:, step.groups]) + service
+            end = np.maximum(last, through[:, step.groups])
+            queued = np.flatnonzero(step.behind >= 0)
+            if len(queued):
+                end[:, queued] = np.maximum(end[:, queued], over[:, step.behind[queued]])
+            end += service
             through[:, step.groups] = end
+            over[:, step.which] = end
             # that holds up the ranks whose intervals end with it
             if len(step.freed):
                 before = delay.take(step.freed, axis=1)
@@ -344,9 +369,9 @@ class Replay:
         border = np.array([borders.before(*each) for each in zip(index, own, strict=True)])
         for taken, delayed in zip(less, delay, strict=True):
             moved = borders.moved(own, border, taken) + delayed[at]
-            lasted = moved[:, 1] - moved[:, 0]
-            # one after the other: the order of a sum of rounded numbers matters
-            times.append(float(np.cumsum(lasted)[-1]) / len(spans) if len(spans) else 0.0)
+            # the order of a sum of rounded numbers matters
+            lasted = np.cumsum(moved[:, 1] - moved[:, 0])[-1] / len(spans)
+            times.append(Lasted(float(lasted), float(moved[:, 1].max())))
         return times
 
     def _shorter(self, healings: Sequence[Healing]) -> Floats | None:
@@ -360,6 +385,20 @@ class Replay:
 def _rows(arrays: Sequence[Floats]) -> Floats:
     """Each array a row; no copy of a single one."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+
+def _queues(found: ReplayInput, done: Numbers) -> Numbers:
+    """For each instance the one that is through before it, of those that a member called with it.
+
+    Calls at the same moment go through the same links, one after the other. -1: there is none.
+    """
+    before = np.append(-1, found.instance[:-1]).astype(np.int64)
+    together = np.abs(np.diff(found.arrived, prepend=0)) <= AFTER_END
+    first = np.cumsum(found.counts) - found.counts
+    together[first[found.counts > 0]] = False  # another rank's
+    behind = np.full(len(done), -1)
+    behind[found.instance[together]] = before[together]
+    return behind
 
 
 def _levels(calls: Sequence[Small], count: int) -> Small:

@@ -264,14 +264,20 @@ def undecided(judged: Judgement) -> Verdict | None:
         return replace(nobody, gain_all_ns=judged.cost_ns)
     chance, gain = _chance(lead), prices.most(healing, gain)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
-    name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
+    more = "capture more iterations"
+    if settles:
+        more += f": about {settles} iterations would settle it"
+    elif _least_chance(inputs) <= ALPHA:
+        more = "compare the reports: rankscope pick-reports; more iterations may not settle it"
+    hosts = whole_hosts(ranks, inputs.hosts)
+    why = registry.findings_sentence(_findings(inputs, lead)) if lead and settles else ""
+    one = len(hosts or ranks) == 1
     does = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
     verdict = inconclusive(
-        f"{costs}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
-        f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
-        f"{percent(gain / total)} of the time, but chance alone {does}",
-        "capture more iterations"
-        + (f": about {settles} iterations would settle it" if settles else ""),
+        f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}"
+        f"{f' ({why})' * bool(why)}: fixing {'it' if one else 'them'} would save "
+        f"{bound}{ms(gain)}, {percent(gain / total)} of the time, but chance alone {does}",
+        more,
     )
     return replace(verdict, leading=_leading(judged, ranks, gain, lead), settles=settles or None)
 

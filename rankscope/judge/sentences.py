@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
 from rankscope.judge.causes.counters import network_words
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, holders
-from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
+from rankscope.judge.levels import HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import also_together, ordinal, who
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
@@ -96,13 +97,21 @@ def _gain(verdict: Verdict, inputs: VerdictInputs) -> str:
 def _excess(verdict: Verdict, inputs: VerdictInputs) -> str:
     """How much longer the ranks take than the median rank, and in which phase."""
     some = len(verdict.iterations) < len(inputs.numbers)
-    amount = ms(verdict.excess_ns or 0)
-    phase = (
-        ""
-        if verdict.cause is None
-        else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
+    amount, up_to = verdict.excess_ns or 0, ""
+    if verdict.kind is VerdictKind.TRANSIENT:
+        cells = inputs.excess.cells(verdict.ranks, verdict.iterations)
+        most = float(np.nanmax(inputs.excess.total[cells]))
+        up_to = f" (up to {ms(most)})" if HALF * most > amount else ""
+    return (
+        f"{ms(amount)} more {inputs.excess.metric} than the median rank{' then' * some}{up_to}"
+        f"{_mostly(verdict)}"
     )
-    return f"{amount} more {inputs.excess.metric} than the median rank{' then' * some}{phase}"
+
+
+def _mostly(verdict: Verdict) -> str:
+    """`, 90 % of it in load`."""
+    share = verdict.cause_share
+    return "" if verdict.cause is None else f", {percent(share)} of it in {verdict.cause}"
 
 
 def _why(verdict: Verdict) -> str:
@@ -162,14 +171,10 @@ def _structural(verdict: Verdict, judged: Judgement) -> str:
     name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
     which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
     compared = "the median role" if verdict.roles else "the others"
-    phase = (
-        ""
-        if verdict.cause is None
-        else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
-    )
     return (
         f"{name}{which} {agreeing(len(ranks), 'is', 'are')} given more work than {compared} "
-        f"{when(verdict, count)}: it takes {ms(verdict.excess_ns or 0)}{phase}{_why(verdict)}; no "
+        f"{when(verdict, count)}: it takes {ms(verdict.excess_ns or 0)}{_mostly(verdict)}"
+        f"{_why(verdict)}; no "
         f"rank is to blame. Giving all ranks the same would save {_gain(verdict, inputs)}"
         f"{_rest(verdict, judged)}."
     )
@@ -210,7 +215,8 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
     if slow is None or judged.main != "transfer":
         return _network(verdict, judged)
     first = slow.slow.row(0, named=True)
-    more = "" if slow.slow.height == 1 else f", one of {slow.slow.height} slow ones,"
+    many = slow.slow["group"].n_unique()
+    more = "" if many == 1 else f", one of {many} slow ones,"
     where = (
         f"; all slow ones and no others have ranks on {', '.join(verdict.hosts)}"
         if verdict.hosts

@@ -80,6 +80,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         excess = excess.without(Phase.LOAD)
         found, lead = _traits(excess, noise, None)
     found += facts_of(excess, noise, found)
+    found = _told_once(found)
     slow = any(each.chance is not None for each in found)
     fast = None if slow else _fast(excess, noise, spans)
     return Story(noise, tuple(found), lead, len(excess.numbers), fast, loaders_bind)
@@ -96,7 +97,21 @@ def claims_of(excess: Excess, story: Story) -> list[Slow]:
     parts = (replace(each, pattern=each.pattern.within(numbers)) for each in story.slow)
     known = [each for each in parts if each.pattern.iterations]
     told = excess.without(Phase.LOAD) if story.loaders_bind else excess
-    return known + facts_of(told, story.noise, known)
+    return _told_once(known + facts_of(told, story.noise, known))
+
+
+def _told_once(found: list[Slow]) -> list[Slow]:
+    """The same, with one description of the single events of the same ranks."""
+    told: dict[object, Slow] = {}
+    for place, each in enumerate(found):
+        lone = each.chance is None and each.pattern.kind is VerdictKind.TRANSIENT
+        key = each.ranks if lone else place
+        before = told[key].pattern.iterations if key in told else ()
+        hits = tuple(sorted((*before, *each.pattern.iterations)))
+        told[key] = (
+            replace(each, pattern=replace(each.pattern, iterations=hits)) if before else each
+        )
+    return [*told.values()]
 
 
 def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:

@@ -174,6 +174,7 @@ def test_a_slow_device_among_random_lengths() -> None:
     verdict = judge(varied(1.25))
     assert verdict.leading is not None, "20 iterations are too few to tell"
     assert verdict.leading.ranks == (3,)
+    assert "the device is slow" in verdict.sentence, "its kernels tell what times alone do not"
 
 
 @pytest.mark.parametrize("longer", [1.0, 1.1])
@@ -239,6 +240,20 @@ def test_who_leads_by_chance_is_said_and_not_accused() -> None:
     assert verdict.settles is not None
     assert 7 < verdict.settles < 20
     assert "Rank 1 (node0)" in verdict.sentence
+
+
+def test_single_events_of_a_rank_are_told_once() -> None:
+    """One is less than half of the other."""
+    rows = [
+        (rank, i, {(3, 4): 24.0, (3, 5): 60.0}.get((rank, i), 0.0))
+        for rank in range(RANKS)
+        for i in range(COUNT)
+    ]
+    verdict = judge(inputs_of(wide_of(rows), run=SUMMARY))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.TRANSIENT, (3,))
+    assert verdict.iterations == (4, 5)
+    assert verdict.gain_ns == 84 * MS
+    assert not verdict.also
 
 
 def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:

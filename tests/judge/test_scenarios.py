@@ -77,7 +77,7 @@ def test_gains_are_what_the_plant_cost(
     true = was - length(healthy, clock, numbers)
     replay = replay_of(analysis)
     assert replay is not None
-    assert replay.times_ns([Healing()], numbers)[0] == pytest.approx(was, rel=0.001)
+    assert replay.times_ns([Healing()], numbers)[0].mean == pytest.approx(was, rel=0.001)
     verdict = analysis.verdict
     assert verdict.ranks == tuple(sorted({r for p in job.truth.job.plants for r in p.ranks}))
     assert verdict.gain_ns == pytest.approx(true, rel=0.05)
@@ -94,7 +94,7 @@ def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Store
         replay = replay_of(analysis)
         assert replay is not None
         true = length(job.truth, analysis.clock, numbers)
-        assert replay.times_ns([Healing()], numbers)[0] == pytest.approx(true, rel=0.001), name
+        assert replay.times_ns([Healing()], numbers)[0].mean == pytest.approx(true, rel=0.001), name
         nobody = [healing(analysis, replay, rank=-1), healing(analysis, replay, iterations=())]
         assert replay.gains_ns(nobody, numbers) == [0, 0]
 
