@@ -247,6 +247,20 @@ def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_steps_without_ranges_are_of_no_iteration(tmp_path: Path) -> None:
+    def gone(rank: int, trace: dict[str, Any]) -> None:
+        if rank == 1:
+            without("ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#9")(rank, trace)
+
+    run = read(write(tmp_path / "job", PLAIN, gone))
+    assert run.compare().facts.iterations == (1, 2, 5, 6, 7, 8, 10, 11)
+    assert "iteration-cut" not in codes(run)
+    assert_slow(run)
+    most = run.iterations(clock="gpu").filter(rank=1)["backward_ns"].max()
+    assert isinstance(most, int)
+    assert most < 11e6
+
+
 @pytest.mark.parametrize("late_us", [0, 1900])
 def test_what_was_before_the_first_step_is_told(tmp_path: Path, late_us: int) -> None:
     """A single step, which a rank begins late: it did something else before."""

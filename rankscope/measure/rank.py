@@ -318,11 +318,12 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
     """The warnings about this rank's numbers."""
     yield from record_problems(rank, detail.records)
     found, marks, device = detail.found, detail.marks, detail.device
-    cut = found.frame["iteration"].filter(~found.frame["complete"])
-    if len(cut):
+    numbers, whole = found.frame["iteration"], found.frame["complete"].to_numpy()
+    kept = int(np.flatnonzero(np.append(True, whole))[-1])  # those after them are cut
+    if kept < len(whole):
         yield RunWarning(
             "iteration-cut",
-            f"the capture ends inside iteration {cut[0]} (the process was killed or the "
+            f"the capture ends inside iteration {numbers[kept]} (the process was killed or the "
             "capture stopped); this iteration is left out, and later ones are missing",
             (rank,),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.model.intervals import Times
 from rankscope.util.numbers import NEVER
 
 KERNEL_LAUNCHES = r"^(cuda|cu|hip|musa|acl\w*)\w*Launch(Cooperative)?Kernel"
@@ -22,20 +23,29 @@ LEAST_EARLY = 0.01
 
 
 LATE_NS = 10**9
-"""An operation that ends so long (ns) after its capture has an impossible time."""
+"""What ends so long (ns) after its capture has an impossible time."""
+
+LATE_UNSURE_NS = 60 * LATE_NS
+"""The same where nothing says when the capture ended, after nearly all events of the host."""
+
+NEARLY_ALL = 0.99
+"""Share of the events of the host; the others may be damaged."""
 
 
-def latest(ended: int | None, seen: int | None = None) -> int:
-    """The last moment (ns) at which an operation of the device can end.
+def latest(ended: int | None, starts: Times) -> int:
+    """The last moment (ns) at which something can end, counted from the begin of the capture.
 
     Args:
         ended: the end of the capture; None where it is unknown.
-        seen: the last of all other moments of the report, counted from its first; None without
-            any. The device may work on for as long, if nothing tells the end.
+        starts: of the events of the host. Without the end of the capture, something may go on for
+            as long as nearly all of them take.
     """
     if ended is not None:
         return ended + LATE_NS
-    return NEVER if seen is None else seen + max(seen, LATE_NS)
+    if not len(starts):
+        return NEVER
+    seen = int(np.quantile(starts, NEARLY_ALL, method="lower"))
+    return seen + max(seen, LATE_UNSURE_NS)
 
 
 def launches_kernel() -> pl.Expr:

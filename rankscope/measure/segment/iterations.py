@@ -65,12 +65,13 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     outer = end[order] > np.maximum.accumulate(np.append(-1, end[order][:-1]))  # not nested
     order = order[outer]
     given = taken(told["given"], own[order]).to_numpy() if numbered[best] else np.arange(len(order))
-    return IterationRanges(
+    found = IterationRanges(
         frame=_windows(start[order], end[order], given, duration_ns),
         thread=thread,
         numbered=bool(numbered[best]),
         row=row,
     )
+    return with_pauses(found, _gaps(start[order], end[order], given))
 
 
 def whole_capture(
@@ -136,7 +137,7 @@ def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> It
 
     The first iteration after a pause starts at its own range, as that of a capture does. What is
     between has the number before it, and is incomplete. Where no number is free, the iteration
-    after the pause is incomplete.
+    after the pause is incomplete. A pause is also where numbers leave out some.
 
     Args:
         found: the iterations of a process.
@@ -166,6 +167,13 @@ def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> It
         )
         frame = pl.concat([moved, conform(missing, ITERATIONS)]).sort("start")
     return replace(found, frame=frame)
+
+
+def _gaps(start: Times, end: Times, number: Times) -> list[tuple[int, int]]:
+    """Where iterations have no range: numbers rise by more than usual from one to the next."""
+    steps = np.diff(number)
+    usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
+    return [(int(end[at]), int(start[at + 1])) for at in np.flatnonzero(steps > usual)]
 
 
 def _windows(start: Times, end: Times, number: Times, duration_ns: int | None) -> pl.DataFrame:

@@ -114,9 +114,12 @@ def read(
         whole[nature].with_columns(pl.col("start", "end") - zero)
         for nature in (RANGE, LAUNCH, WORK, SPAN)
     )
-    possible = work.filter(pl.col("end") <= _latest(ranges, launches, work, span))
-    incomplete += work.height - possible.height
-    ranges, launches, work = apart([ranges, launches, possible])
+    host = pl.concat([ranges["start"], launches["start"]])
+    until = latest(span["end"].max(), host.to_numpy())  # type: ignore[arg-type]
+    known = ((ranges, "end"), (launches, "start"), (work, "end"))
+    possible = [each.filter(pl.col(moment) <= until) for each, moment in known]
+    incomplete += sum(each.height for each, _ in known) - sum(each.height for each in possible)
+    ranges, launches, work = apart(possible)
     process = _process(ranges, launches)
     whose = owners(ranges, launches, work, whole[NAMED])
     ranks = whose.ranks
@@ -198,14 +201,6 @@ def _whole(events: Frames) -> tuple[Frames, int]:
     if (host["start"] > 0).all():  # records of kernels that lack their times have time 0
         whole[WORK] = whole[WORK].filter(pl.col("start") > 0)
     return whole, incomplete
-
-
-def _latest(*events: pl.DataFrame) -> int:
-    """When an operation of the device can end: by ranges, launches, the work, and the span."""
-    ranges, launches, work, span = events
-    host = pl.concat([ranges["end"], launches["end"]])
-    known = pl.concat([host, work["start"]]).max() if len(host) else None
-    return latest(span["end"].max(), known)  # type: ignore[arg-type]
 
 
 def facts_of(about: list[About]) -> CaptureFacts:

@@ -22,11 +22,12 @@ from rankscope.model.schema import (
 )
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
-from rankscope.sources.device_faults import early_by, latest, moved_by, on_host_time
+from rankscope.sources.device_faults import LATE_NS, early_by, moved_by, on_host_time
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
 from rankscope.sources.nsys.nvtx import Nvtx
+from rankscope.util.numbers import NEVER
 
 DEVICE_TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
@@ -92,7 +93,7 @@ def device_work(
         words: the conventions.
         duration_ns: of the capture; what ends long after it is left out.
     """
-    until = latest(duration_ns)
+    until = NEVER if duration_ns is None else duration_ns + LATE_NS
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
