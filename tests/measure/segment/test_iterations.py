@@ -19,7 +19,19 @@ def test_a_window_begins_where_the_range_before_ended() -> None:
 def test_numbers_come_from_names() -> None:
     result = found((0, 9, "Batch7"), (10, 19, "Batch8"), (20, 29, "Batch10"))
     assert result.numbered
-    assert result.frame["iteration"].to_list() == [7, 8, 10]
+    assert result.frame.filter("complete")["iteration"].to_list() == [7, 8, 10]
+
+
+def test_an_iteration_without_a_range_has_the_time_of_its_own() -> None:
+    """Not if numbers always rise by more than one."""
+    frame = found(
+        (0, 9, "step 0"), (10, 19, "step 1"), (50, 59, "step 5"), (62, 69, "step 6")
+    ).frame
+    assert frame["iteration"].to_list() == [0, 1, 4, 5, 6]
+    assert frame["complete"].to_list() == [True, True, False, True, True]
+    assert frame["window_start"].to_list() == [0, 9, 19, 50, 59]
+    rows = [(10 * nth, 10 * nth + 9, f"step {5 * nth}") for nth in range(4)]
+    assert found(*rows).frame["complete"].all()
 
 
 def test_or_from_payloads() -> None:
