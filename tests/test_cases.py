@@ -160,6 +160,17 @@ def test_work_beside_communication_is_work_in_a_capture(
         assert verdict.gain_ns == pytest.approx(gain_ms * 1e6, rel=0.2)
 
 
+def test_phases_that_recur_in_a_capture_have_no_one_place(tmp_path: Path) -> None:
+    """The slow forward of each step delays the collectives of that step."""
+    forge(scene("planted", ranks=4, iterations=8, kind="persistent"), tmp_path / "job")
+    by_steps = read(tmp_path / "job").compare().verdict
+    verdict = read(tmp_path / "job", iteration="whole").compare().verdict
+    assert (verdict.ranks, verdict.cause) == (by_steps.ranks, "forward")
+    assert verdict.gain_is_bound
+    assert verdict.gain_ns == pytest.approx(by_steps.gain_ns, rel=0.1)
+    assert "slow in this capture" in verdict.sentence
+
+
 @pytest.mark.parametrize("heads", mostly_slow(["ProfilerStep", "ProfilerStep|Distributed"]))
 def test_time_before_the_first_phase_is_not_loading(tmp_path: Path, heads: str) -> None:
     run = read(write(tmp_path / "job", PLAIN, without(*heads.split("|"))))

@@ -18,7 +18,7 @@ from rankscope.match.roles import Roles
 from rankscope.match.selection import Scope, Selection, common_iterations
 from rankscope.match.waits import WaitedCollectives
 from rankscope.model.metrics import METRICS, column_of, columns_of
-from rankscope.model.options import Options
+from rankscope.model.options import WHOLE, Options
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
@@ -128,6 +128,11 @@ class Comparison:
     def clock(self) -> str:
         """The clock that all times are on: gpu or host."""
         return self.scope.clock
+
+    @property
+    def of_captures(self) -> bool:
+        """Whether each capture is one iteration."""
+        return self.tables.ranks["convention"].eq(WHOLE).all()
 
     @property
     def missing_ranks(self) -> tuple[int, ...]:

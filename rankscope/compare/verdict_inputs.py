@@ -45,7 +45,7 @@ def verdict_inputs(
         ranks = sorted(tables.ranks["rank"])
         blocked = exposed(comparison.scope, ranks, numbers)
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)
-    judged, outside = _judged_rows(rows.select(JUDGED), spans)
+    judged, outside = _judged_rows(rows.select(JUDGED), spans, of_captures=comparison.of_captures)
     transfer_ns, unmatched_ns = _exposed(rows)
     return VerdictInputs(
         run=RunSummary(
@@ -56,6 +56,7 @@ def verdict_inputs(
             metric=metric,
             recorder=recorder_of(tables.reports["kind"]),
             own_roles=comparison.roles.own,
+            of_captures=comparison.of_captures,
         ),
         selected=numbers,
         spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),
@@ -106,20 +107,29 @@ def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
 
 
 def _judged_rows(
-    rows: pl.DataFrame, spans: Floats | None
+    rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool
 ) -> tuple[pl.DataFrame, dict[int, int] | None]:
-    """The rows, with what lies between collectives as the work of a capture without phases.
+    """The rows, with what lies between collectives as the work of a capture.
 
     Where a capture begins and ends says nothing of a rank; who arrives late does. The second is the
     work that is left out, by rank.
+
+    Args:
+        rows: JUDGED columns of the selected iterations.
+        spans: `waits.own_spans`; None where that is unknown.
+        of_captures: whether each capture is one iteration.
     """
-    if not lacks_phases(rows):
+    without_phases = lacks_phases(rows)
+    if not (without_phases or of_captures):
         return rows, None
     if spans is not None:
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
         every = rows.sort("rank")
         outside = every.select("rank", pl.col("work_ns").fill_null(0) - work)
-        return every.with_columns(work_ns=work, other_ns=work), dict(outside.iter_rows())
+        phases = {"other_ns": work} if without_phases else {}
+        return every.with_columns(work_ns=work, **phases), dict(outside.iter_rows())
+    if not without_phases:
+        return rows, None
     if rows["wait_ns"].null_count() or not rows["wait_ns"].max():
         return rows, None
     late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective

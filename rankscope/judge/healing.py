@@ -32,7 +32,12 @@ class Prices:
     """
 
     def __init__(
-        self, excess: Excess, replay: Replay | None = None, slow: SlowTransfers | None = None
+        self,
+        excess: Excess,
+        replay: Replay | None = None,
+        slow: SlowTransfers | None = None,
+        *,
+        phases_recur: bool = False,
     ) -> None:
         """Prices of a run.
 
@@ -40,9 +45,11 @@ class Prices:
             excess: of all ranks.
             replay: plays the run; None where that cannot be done.
             slow: collectives that take longer than usual.
+            phases_recur: whether an iteration has each phase several times.
         """
         self._excess = excess
         self._replay = replay
+        self._phases_recur = phases_recur
         self.slow = slow
         self.transfer = None if slow is None else slow.saved
 
@@ -83,10 +90,15 @@ class Prices:
 
     @property
     def is_unplaced(self) -> bool:
-        """Whether no phase of the work is known, and ranks meet several times in an iteration."""
+        """Whether ranks meet several times in an iteration, and between which calls is unknown.
+
+        That is so where no phase of the work is known, or where phases recur.
+        """
         replay, excess = self._replay, self._excess
         if replay is None or replay.size <= replay.rows.height:
             return False
+        if self._phases_recur:
+            return True
         working = [phase in COMPUTING_PHASES for phase in excess.phases]
         return bool(np.isnan(excess.spent[:, :, working]).all())
 
@@ -107,13 +119,15 @@ class Prices:
         if replay is None:
             return [int(self._faster(each).sum()) for each in healed]
         played = np.isin(excess.numbers, replay.iterations)
-        changes, scales = [], []
+        changes, scales, bounds = [], [], []
         for place, each in enumerate(healed):
             work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
             changes.append(Healing(work, self.transfer if place in with_transfers else None))
+            bounds.append(self.most(each, 0))
             scales.append(1.0 if played.all() else self._scale(each, played))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
-        return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
+        found = [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
+        return list(map(max, found, bounds)) if self.is_unplaced else found
 
     def most(self, healed: Floats, gain_ns: int) -> int:
         """The gain of a healing; where it is a bound, what it is at most.

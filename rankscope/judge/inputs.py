@@ -25,6 +25,7 @@ class RunSummary:
     metric: str | None  # what can be judged: work, load, or nothing
     recorder: Recorder = Recorder.NSYS  # for advice
     own_roles: bool = False  # every rank has a role of its own; they are compared as one role
+    of_captures: bool = False  # each capture is one iteration, in which phases recur
 
 
 @dataclass(frozen=True, eq=False)

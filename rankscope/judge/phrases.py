@@ -39,6 +39,11 @@ def who(
     return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
 
 
+def in_this(of_captures: bool) -> str:
+    """`in this step`, or `in this capture` where each is one iteration."""
+    return f"in this {'capture' if of_captures else 'step'}"
+
+
 def ordinal(number: int) -> str:
     """`1st`, `2nd`, `7th`."""
     ending = (
@@ -82,7 +87,14 @@ def _name(found: Also, hosts: Mapping[int, str | None]) -> str:
     return name[0].lower() + name[1:]
 
 
-def also_sentence(found: Also, hosts: Mapping[int, str | None], count: int, total_ns: int) -> Also:
+def also_sentence(
+    found: Also,
+    hosts: Mapping[int, str | None],
+    count: int,
+    total_ns: int,
+    *,
+    of_captures: bool = False,
+) -> Also:
     """The finding with its sentence.
 
     Args:
@@ -90,6 +102,7 @@ def also_sentence(found: Also, hosts: Mapping[int, str | None], count: int, tota
         hosts: rank → host.
         count: how many iterations are compared.
         total_ns: the time of all of them.
+        of_captures: whether each capture is one iteration.
     """
     name, hits = _name(found, hosts), found.iterations
     if found.period:
@@ -97,7 +110,7 @@ def also_sentence(found: Also, hosts: Mapping[int, str | None], count: int, tota
     elif found.since is not None:
         when = f"since iteration {found.since}"
     elif len(hits) == count:
-        when = "in every iteration" if count > 1 else "in this step"
+        when = "in every iteration" if count > 1 else in_this(of_captures)
     else:
         when = f"in {agreeing(len(hits), 'iteration')} {listed(hits)}"
     more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"

@@ -362,7 +362,15 @@ def _others(judged: Judgement) -> tuple[Also, ...]:
             period=claim.pattern.period,
             since=claim.pattern.since,
         )
-        found.append(also_sentence(also, inputs.hosts, len(inputs.numbers), inputs.total_ns))
+        found.append(
+            also_sentence(
+                also,
+                inputs.hosts,
+                len(inputs.numbers),
+                inputs.total_ns,
+                of_captures=inputs.run.of_captures,
+            )
+        )
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ from rankscope.judge.causes.registry import findings_sentence
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, holders
 from rankscope.judge.levels import HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.phrases import also_together, ordinal, who
+from rankscope.judge.phrases import also_together, in_this, ordinal, who
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
@@ -37,12 +37,13 @@ def sentence(verdict: Verdict, judged: Judgement) -> str:
     return SENTENCES[verdict.kind](verdict, judged)
 
 
-def when(verdict: Verdict, count: int) -> str:
+def when(verdict: Verdict, count: int, *, of_captures: bool) -> str:
     """When the ranks of a verdict are slow, as a title has room for.
 
     Args:
         verdict: of a run.
         count: how many iterations it is about.
+        of_captures: whether each capture is one iteration.
     """
     hits = verdict.iterations
     if verdict.since is not None:
@@ -50,7 +51,7 @@ def when(verdict: Verdict, count: int) -> str:
     if verdict.period:
         return f"in every {ordinal(verdict.period)} iteration"
     if len(hits) == count:
-        return "in this step" if count == 1 else f"in all {counted(count, 'iteration')}"
+        return in_this(of_captures) if count == 1 else f"in all {counted(count, 'iteration')}"
     if len(hits) == 1:
         return f"in iteration {hits[0]}"
     if len(verdict.spells) == 1:
@@ -58,8 +59,13 @@ def when(verdict: Verdict, count: int) -> str:
     return f"in {len(hits):,} of {counted(count, 'iteration')}"
 
 
-def _when_exactly(verdict: Verdict, count: int) -> str:
-    hits, short = verdict.iterations, when(verdict, count)
+def _when(verdict: Verdict, inputs: VerdictInputs) -> str:
+    return when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures)
+
+
+def _when_exactly(verdict: Verdict, inputs: VerdictInputs) -> str:
+    hits, count = verdict.iterations, len(inputs.numbers)
+    short = _when(verdict, inputs)
     if verdict.period:
         return f"{short} ({listed(hits)})"
     if len(verdict.spells) > 1:
@@ -79,7 +85,7 @@ def _straggler(verdict: Verdict, judged: Judgement) -> str:
         name = f"Of the {there} with a report, {name[0].lower()}{name[1:]}"
     them = "it" if one else "them"
     return (
-        f"{name} {'is' if one else 'are'} slow {_when_exactly(verdict, len(inputs.numbers))}: "
+        f"{name} {'is' if one else 'are'} slow {_when_exactly(verdict, inputs)}: "
         f"{'it needs' if one else 'they need'} {_excess(verdict, inputs)}{_why(verdict)}. "
         f"Fixing {them} would save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
@@ -158,7 +164,12 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             "and may be slower"
         )
     elif verdict.gain_is_bound and judged.prices.is_unplaced:
-        yield "no range names a phase of the work, so gains are upper bounds"
+        why = (
+            "each capture is one iteration"
+            if inputs.run.of_captures
+            else "no range names a phase of the work"
+        )
+        yield f"{why}, so gains are upper bounds"
     elif verdict.gain_is_bound:
         yield "the run cannot be replayed, so gains are upper bounds"
     elif played < count:
@@ -167,13 +178,13 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
 
 def _structural(verdict: Verdict, judged: Judgement) -> str:
     inputs = judged.inputs
-    ranks, count = verdict.more_work_ranks, len(inputs.numbers)
+    ranks = verdict.more_work_ranks
     name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
     which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
     compared = "the median role" if verdict.roles else "the others"
     return (
         f"{name}{which} {agreeing(len(ranks), 'is', 'are')} given more work than {compared} "
-        f"{when(verdict, count)}: it takes {ms(verdict.excess_ns or 0)}{_mostly(verdict)}"
+        f"{_when(verdict, inputs)}: it takes {ms(verdict.excess_ns or 0)}{_mostly(verdict)}"
         f"{_why(verdict)}; no "
         f"rank is to blame. Giving all ranks the same would save {_gain(verdict, inputs)}"
         f"{_rest(verdict, judged)}."
@@ -232,7 +243,7 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
         f"The transfer is slow: {first['operation']} on {first['label']} "
         f"({counted(len(first['members']), 'member')}){more} takes {ms(first['transfer_ns'])} once "
         f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
-        f"{when(verdict, len(inputs.numbers))}{where}{adapters}. At the usual speed the run would "
+        f"{_when(verdict, inputs)}{where}{adapters}. At the usual speed the run would "
         f"save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
 

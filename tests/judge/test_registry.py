@@ -14,7 +14,6 @@ from rankscope.judge import rules, sentences
 from rankscope.judge.judgement import Judgement
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
-from rankscope.output.plots import captions
 from tests.support import Result, Stored
 
 
@@ -76,17 +75,6 @@ def test_a_new_class_is_seen_in_every_output(
     assert cli("plot", "heatmap", *look, "-o", "map.svg").code == 0
     texts = " ".join(re.findall(">([^<]+)<", Path("map.svg").read_text(encoding="utf-8")))
     assert SENTENCE.rstrip(".") in texts, "without a title of its own, the sentence is the title"
-
-
-def test_a_new_class_can_have_a_title(
-    stored: Callable[..., Stored], cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    db = stored("planted").db
-    add_class(monkeypatch)
-    titles = {**captions.TITLES, DEGRADING: lambda verdict, count: f"Slower over {count} of them"}
-    monkeypatch.setattr(captions, "TITLES", titles)
-    assert cli("plot", "heatmap", "--db", db, "--iter-range", "3:20", "-o", "map.svg").code == 0
-    assert "Slower over 17 of them" in Path("map.svg").read_text(encoding="utf-8")
 
 
 def test_a_class_without_a_sentence_is_an_error_that_says_where(

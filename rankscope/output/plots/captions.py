@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 
 import polars as pl
 
@@ -27,6 +26,8 @@ LONGEST_NAME = 60
 MOST_NAMED = 2
 """Most ranks in the title of a picture of means."""
 
+STRAGGLERS = frozenset({VerdictKind.PERSISTENT, VerdictKind.TRANSIENT, VerdictKind.PERIODIC})
+
 CLAUSE = re.compile(r"[,;:] ")
 """The end of a clause."""
 
@@ -34,31 +35,26 @@ LONGEST_FOOTER = 600
 """Most characters of each line of the footer, before it is wrapped."""
 
 
-def finding(verdict: Verdict, count: int) -> str:
-    """The verdict as a title: that of its class in `TITLES`, or else its sentence's beginning.
+def finding(verdict: Verdict, count: int, *, of_captures: bool = False) -> str:
+    """The verdict as a title: who is slow and when, or else its sentence's beginning.
 
     Args:
         verdict: the verdict of the run.
         count: the number of iterations that were compared.
+        of_captures: whether each capture is one iteration.
     """
-    title = TITLES.get(verdict.kind, _from_sentence)
-    return drawable(title(verdict, count), LONGEST_TITLE)
-
-
-def _straggler(verdict: Verdict, count: int) -> str:
-    """The slow ranks, their excess, its iterations and its phase, as in the verdict's sentence."""
-    if not verdict.ranks or verdict.excess_ns is None:
-        return _from_sentence(verdict, count)
+    if not verdict.ranks or verdict.excess_ns is None or verdict.kind not in STRAGGLERS:
+        return drawable(_from_sentence(verdict), LONGEST_TITLE)
     verb = "need" if len(verdict.hosts or verdict.ranks) > 1 else "needs"
     name = drawable(who(verdict.ranks, {}, verdict.hosts), LONGEST_NAME)
     share = percent(verdict.cause_share)
     phase = "" if verdict.cause is None else f", {share} of it in {verdict.cause}"
-    return f"{name} {verb} {ms(verdict.excess_ns)} more {when(verdict, count)}{phase}"
+    then = when(verdict, count, of_captures=of_captures)
+    return drawable(f"{name} {verb} {ms(verdict.excess_ns)} more {then}{phase}", LONGEST_TITLE)
 
 
-def _from_sentence(verdict: Verdict, count: int) -> str:
+def _from_sentence(verdict: Verdict) -> str:
     """The beginning of the verdict's sentence, as many clauses as fit into a title."""
-    del count
     first = verdict.sentence.partition(". ")[0].rstrip(".")
     if len(first) <= USUAL_TITLE:
         return first
@@ -66,18 +62,10 @@ def _from_sentence(verdict: Verdict, count: int) -> str:
     return first[: ends[-1]] if ends else first
 
 
-TITLES: Mapping[VerdictKind, Callable[[Verdict, int], str]] = {
-    VerdictKind.PERSISTENT: _straggler,
-    VerdictKind.TRANSIENT: _straggler,
-    VerdictKind.PERIODIC: _straggler,
-}
-"""Verdict class → a function of the verdict and the number of iterations that gives the title. The
-title of another class is the beginning of its sentence."""
-
-
 def verdict_title(comparison: Comparison) -> str:
     """The finding of the run, as the title of a picture that shows it."""
-    return finding(comparison.verdict, len(comparison.selection.numbers))
+    count = len(comparison.selection.numbers)
+    return finding(comparison.verdict, count, of_captures=comparison.of_captures)
 
 
 def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
