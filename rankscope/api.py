@@ -23,7 +23,7 @@ from rankscope.match.clock_choice import choose_clock
 from rankscope.match.selection import IterRange, as_range
 from rankscope.model.kinds import PARTS
 from rankscope.model.metrics import check_metrics
-from rankscope.model.options import Options
+from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.output.chosen import picks_of, view_of
@@ -345,11 +345,7 @@ def ingest(
     ingested = ingest_reports(
         paths,
         db,
-        iteration=iteration,
-        phases=phases,
-        collectives=collectives,
-        rank_pattern=rank_pattern,
-        rank=rank,
+        ShapingOptions.of(iteration, phases, rank_pattern, rank, collectives),
         jobs=jobs,
         scheduler=scheduler,
         on_error=on_error,

@@ -58,12 +58,8 @@ class Ingested:
 def ingest_reports(
     paths: Iterable[str | Path],
     db: str | Path = DEFAULT_DB,
+    options: ShapingOptions | None = None,
     *,
-    iteration: str | None = None,
-    phases: dict[str, str] | None = None,
-    collectives: dict[str, str] | None = None,
-    rank_pattern: str | None = None,
-    rank: int | None = None,
     jobs: int | None = None,
     scheduler: str | Path | None = None,
     on_error: str = "fail",
@@ -74,7 +70,7 @@ def ingest_reports(
     started: Started | None = None,
     progress: Progress | None = None,
 ) -> Ingested:
-    """Read reports into a run's database; parameters and errors as `rankscope.ingest` has them.
+    """Read reports into a run's database; other parameters, and errors, as of `rankscope.ingest`.
 
     Importing this module does not import polars, so that workers start without delay.
     """
@@ -99,8 +95,8 @@ def ingest_reports(
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
         from rankscope.sources.identify import pattern
 
-        options = ShapingOptions.of(iteration, phases, rank_pattern, rank, collectives)
-        own = pattern(rank_pattern)
+        options = options or ShapingOptions()
+        own = pattern(options.rank_pattern)
         files, copies = united(files, own)
         check_one_rank(options, files)
         if run is not None:

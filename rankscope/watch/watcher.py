@@ -229,15 +229,11 @@ class Watcher:
 
     def _ingested(self, window: Window, files: list[ReportFile], problems: list[RunWarning]) -> int:
         """Read reports into the database of a window; how many could be used."""
-        shaping = self._options.shaping
         try:
             done = ingest_reports(
                 [file.path for file in files],
                 window.db,
-                iteration=shaping.iteration,
-                phases=dict(shaping.phases),
-                collectives=dict(shaping.collectives),
-                rank_pattern=shaping.rank_pattern,
+                self._options.shaping,
                 jobs=self._options.jobs,
                 on_error="skip",
             )

@@ -111,8 +111,12 @@ def ingest(
     """
     from rankscope.errors import UsageError
     from rankscope.ingestion.job import ingest_reports
+    from rankscope.model.options import ShapingOptions
     from rankscope.util.rank_list import parse_ranks
 
+    options = ShapingOptions.of(
+        iteration, phases(phase), rank_pattern, rank, collectives(collective)
+    )
     databases = {db: run}
     if all_runs:
         if run is not None:
@@ -126,11 +130,7 @@ def ingest(
             done = ingest_reports(
                 paths,
                 target,
-                iteration=iteration,
-                phases=phases(phase),
-                collectives=collectives(collective),
-                rank_pattern=rank_pattern,
-                rank=rank,
+                options,
                 jobs=jobs,
                 scheduler=scheduler,
                 on_error=on_error.value,
