@@ -1,8 +1,8 @@
 """Whether detected steps are steps, and not what repeats inside a step. See METHOD.md#iterations.
 
 The layers of one step repeat as well as steps do. What repeats is a step if each repeat has every
-phase that ranges name. Without such ranges, repeats last about equally long and no range of the
-training thread holds several of them.
+phase that ranges name, and operators of autograd if there are any. Without such ranges, repeats
+last about equally long and no range of the training thread holds several of them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ ALIKE = 2
 OPERATORS = ("operator", "backward operator")
 
 
-def are_steps(ranges: pl.DataFrame, ends: Times) -> bool:
+def are_steps(ranges: pl.DataFrame, ends: Times, backward: Times) -> bool:
     """Whether repeats can be steps.
 
     Args:
         ranges: of the training thread: start, end, means.
         ends: ends of the repeats, after the begin of the first.
+        backward: starts of autograd's operators, on any thread.
     """
+    if len(backward) and (np.histogram(backward, ends)[0] > 0).mean() < REGULAR:
+        return False
     named = ranges.filter(pl.col("means").is_in(STEP_PHASES))
     if not named.is_empty():
         return all(

@@ -67,6 +67,7 @@ def find_steps(
         main_thread: key of the process's first thread; None if it is unknown.
     """
     process = _process(named, device_work, main_thread)
+    backward = named.filter(means="backward operator")["start"].to_numpy()
     best = DetectedSteps(None, 0.0, "ranges")
     for source, events in _sequences(process):
         kinds = events["kind"].fill_null("")
@@ -88,7 +89,7 @@ def find_steps(
             _found(process.thread, ends, duration_ns),
             period.match,
             source,
-            are_steps(process.ranges, ends),
+            are_steps(process.ranges, ends, backward),
         )
         if steps.confirmed or not best.confirmed:
             best = steps

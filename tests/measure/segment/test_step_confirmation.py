@@ -12,10 +12,10 @@ Range = tuple[int, int, str | None]
 ENDS = np.arange(0, 1100, 100)
 
 
-def confirmed(ranges: list[Range], ends: np.ndarray = ENDS) -> bool:
+def confirmed(ranges: list[Range], ends: np.ndarray = ENDS, backward: tuple[int, ...] = ()) -> bool:
     schema = {"start": pl.Int64, "end": pl.Int64, "means": pl.String}
     frame = pl.DataFrame(ranges, schema, orient="row").sort("start")
-    return are_steps(frame, ends)
+    return are_steps(frame, ends, np.array(backward))
 
 
 def phases(count: int, *offsets: int) -> list[Range]:
@@ -34,6 +34,11 @@ def test_lengths_are_alike_where_no_phase_is_named() -> None:
     assert confirmed([])
     assert not confirmed([], np.array([0, 10, 20, 30, 40, 1000]))
     assert not confirmed([], np.cumsum([0, 10, 50, 3, 40, 200, 7]))
+
+
+def test_each_step_has_a_backward_pass_where_operators_tell_it() -> None:
+    assert confirmed([], backward=tuple(range(50, 1050, 100)))
+    assert not confirmed([], backward=tuple(range(500, 1000, 10))), "half a step's layers"
 
 
 @pytest.mark.parametrize(("means", "steps"), [(None, False), ("operator", True)])
