@@ -283,16 +283,16 @@ def undecided(judged: Judgement) -> Verdict | None:
 
 
 def network(judged: Judgement) -> Verdict | None:
-    """Nobody is late, and yet the ranks are held up by transfers for a large part of the time."""
+    """Nobody is late, and yet communication holds the ranks up for a large part of the time."""
     inputs = judged.inputs
-    exposed = inputs.exposed_transfer_ns
-    if exposed is None or exposed < LARGE_TRANSFER * inputs.total_ns:
+    parts = (inputs.exposed_transfer_ns or 0, inputs.unmatched_ns or 0)
+    if max(parts) < LARGE_TRANSFER * inputs.total_ns:
         return None
     return Verdict(
         kind=VerdictKind.COMMUNICATION,
         cause="exposed_communication",
         cause_share=1.0,
-        gain_ns=exposed,
+        gain_ns=sum(parts),
         gain_is_bound=True,
         iterations=tuple(inputs.numbers),
         next="compare the bandwidth with what the links can do: rankscope imbalance --by "

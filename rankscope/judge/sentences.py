@@ -194,12 +194,13 @@ def _structural(verdict: Verdict, judged: Judgement) -> str:
 def _network(verdict: Verdict, judged: Judgement) -> str:
     """Transfers take long, though none takes longer than usual."""
     inputs = judged.inputs
-    count = len(inputs.numbers)
+    known = (inputs.unmatched_ns or 0) < MUCH * inputs.total_ns
     return (
-        f"No rank is late, and yet the network holds all ranks up: exposed transfers take "
-        f"{percent(verdict.gain or 0)} of the time, {ms((verdict.gain_ns or 0) / count)} an "
-        f"iteration{_bandwidth(inputs)}. Without them the run would save "
-        f"{_gain(verdict, inputs)}."
+        f"No rank is {'late' if known else 'known to be late'}, and yet "
+        f"{'the network' if known else 'communication'} holds all ranks up for "
+        f"{ms((verdict.gain_ns or 0) / len(inputs.numbers))} an iteration: "
+        f"{'; '.join(_held_up(inputs, MUCH))}{_bandwidth(inputs) if known else ''}. Without that "
+        f"the run would save {_gain(verdict, inputs)}."
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import comb
 
 import numpy as np
 
 from rankscope.judge.excess import Flags, Index
-from rankscope.judge.levels import FEW, MOST
+from rankscope.judge.levels import FEW, MOST, RARE
 from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats
 
@@ -95,7 +96,7 @@ def period_of(hits: Index, first: int, last: int) -> int | None:
     if len(hits) < FEW:
         return None
     period = int(np.sort(np.diff(hits))[(len(hits) - 1) // 2])
-    if period < 2:
+    if period < 2 or period >= RARE * comb(last - first + 1, FEW):
         return None
     remainder = _remainder(hits, period)
     fitting = hits[hits % period == remainder]

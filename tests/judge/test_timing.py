@@ -65,6 +65,11 @@ def test_every_kth_but_one() -> None:
     assert (pattern_of(slow).kind, pattern_of(slow).period) == ("periodic", 5)
 
 
+def test_three_of_five_iterations_are_no_period() -> None:
+    assert period_of(np.array([1, 3, 5]), 1, 5) is None
+    assert period_of(np.array([1, 3, 5, 7]), 1, 8) == 2
+
+
 def test_a_period_starts_anywhere_and_in_any_window() -> None:
     numbers = list(range(1_003, 1_043))
     found = pattern_of({i: 20 for i in numbers if i % 6 == 5}, numbers)
