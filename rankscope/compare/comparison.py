@@ -51,7 +51,7 @@ class Outliers:
     """Who stands out in which iteration.
 
     `metric`: the metric that was judged: work, or load if waits hide in the later phases; None if
-    neither is known. `frame`: the columns of `flags.flagged`; None without a metric, or if the
+    neither is known. `frame`: the columns of `story.flagged`; None without a metric, or if the
     flags are `stored` in the table `rank_iterations`. `story`: what is true of the whole run; None
     without a metric.
     """
@@ -234,7 +234,7 @@ class Comparison:
         return looked_up(frame, marked.select("rank", "iteration", "flagged", "cause"))
 
     def flags(self) -> pl.DataFrame | None:
-        """The columns of `flags.flagged` in the selected iterations; None if nothing is judged."""
+        """The columns of `story.flagged` in the selected iterations; None if nothing is judged."""
         found = self.outliers
         if found.story is None or found.metric is None or not found.stored:
             return found.frame

@@ -25,7 +25,7 @@ def by_iteration(
 
     Args:
         rows: of the metric table, in these iterations.
-        flags: what `flags.flagged` gives; None where nothing can be judged.
+        flags: what `story.flagged` gives; None where nothing can be judged.
         numbers: the iterations.
         metric: whose spread is shown.
 
