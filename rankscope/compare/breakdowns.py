@@ -27,7 +27,6 @@ def rows_by(
     Args:
         by: what a row is about.
         comparison: up to its summary.
-        result: its imbalance.
         only: ranks; None: all. Rows about an iteration or a collective are about all ranks.
     """
     numbers = comparison.selection.numbers

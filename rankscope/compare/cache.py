@@ -147,7 +147,6 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
     """The default comparison of a run; None if it is not cached, or made by other code.
 
     Args:
-        tables: the run.
         stored: gives one of `COMPARED_TABLES`; None if the database lacks it.
     """
     if os.environ.get(VARIABLE) == "0":
@@ -222,7 +221,6 @@ def contradiction(answers: Answers, ranks: set[int]) -> str | None:
 
     Args:
         answers: of a run.
-        ranks: its ranks.
     """
     numbers = answers.scope.selection.numbers
     if not numbers or any(each >= after for each, after in pairwise(numbers)):

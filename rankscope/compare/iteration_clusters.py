@@ -26,7 +26,6 @@ def by_iteration(
     Args:
         rows: of the metric table, in these iterations.
         flags: what `story.flagged` gives; None where nothing can be judged.
-        numbers: the iterations.
         metric: whose spread is shown.
 
     Returns:

@@ -260,8 +260,6 @@ def _slowest(
     Args:
         rows: rank, iteration, `<metric>_ns` of the picked ranks.
         column: the metric's name.
-        ranks: the ranks.
-        iterations: the iterations.
     """
     is_slow = pl.col("rank").is_in(ranks)
     per = (

@@ -25,7 +25,6 @@ def further(report: Path, windows: str | None) -> dict[Path, int]:
     """The files of the further windows of a report → their starts on its axis, ns.
 
     Args:
-        report: its first file.
         windows: what the column `windows` of `reports` says.
     """
     return {report.parent / name: start for name, start in json.loads(windows or "{}").items()}

@@ -57,7 +57,6 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
     Args:
         wide: rank, iteration, `<metric>_ns` of the selected iterations.
         ranked: what `scores` returned.
-        metric: its name.
     """
     column = column_of(metric)
     if ranked.is_empty() or ranked[column].null_count():
@@ -110,7 +109,6 @@ def by_rank(scored: pl.DataFrame, waits: pl.DataFrame, names: list[str]) -> pl.D
     Args:
         scored: rank, host, role, report and `<metric>_ns`.
         waits: `Waits.by_rank`, or `UNKNOWN_WAITS`.
-        names: the metrics.
     """
     frame = scored.with_columns(role_z(name) for name in names)
     return frame.join(waits, on="rank", how="left").sort("rank")

@@ -57,7 +57,6 @@ def thread_states(
     """The parts of iterations by what the training thread did.
 
     Args:
-        comparison: the run.
         ranks: ranks of the run.
         iterations: iteration numbers.
         phases: those of the column `phase` of HOST_STATES that count.

@@ -157,7 +157,6 @@ def with_last_to_arrive(
     `MOST_LAST`.
 
     Args:
-        comparison: the run.
         ranks: ranks of the run.
         iterations: iteration numbers.
     """

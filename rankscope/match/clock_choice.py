@@ -25,7 +25,6 @@ def choose_clock(tables: RunTables, requested: str) -> tuple[str, str]:
     """The clock to compare ranks on, and why.
 
     Args:
-        tables: the run.
         requested: auto, gpu or host.
 
     Raises:

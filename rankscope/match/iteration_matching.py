@@ -165,7 +165,6 @@ def renumbered(tables: RunTables, shifts: dict[int, int]) -> RunTables:
     """The tables with the iteration numbers of some ranks shifted.
 
     Args:
-        tables: the run.
         shifts: rank → how far its iterations are shifted.
     """
     if not shifts:

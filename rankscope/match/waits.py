@@ -84,7 +84,6 @@ def with_waits(
     last a, and the transfer lasts from there to the last e.
 
     Args:
-        matched: the instances.
         utc_starts: rank → UTC of its report's time 0.
         known: `WaitedCollectives.groups` of all iterations, if these are some of them.
     """

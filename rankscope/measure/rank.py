@@ -98,7 +98,6 @@ def detail_ranks(
     Args:
         found: process → its iterations.
         named: the ranges of the report.
-        trace: the report.
     """
     marks = {
         process: find_marks(process, named, each, partial(_communicates, trace, process))
@@ -241,7 +240,6 @@ def _unnamed(
         rank: whose.
         known: phases that ranges name.
         measures: its MEASURES on one clock.
-        activities: its ACTIVITIES.
     """
     missing = [phase for phase in STEP_PHASES if phase not in known]
     if not known or not missing:

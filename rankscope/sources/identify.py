@@ -188,7 +188,6 @@ def identities(
     """Process key → the rank of each process of a report that has iterations.
 
     Args:
-        path: the report.
         facts: what it says about its capture.
         pids: keys of the processes with iterations → their process ids.
         stated: what `process_ranks` returned.
@@ -282,7 +281,6 @@ def name_hint(path: Path, grid: str | None = None) -> str:
     """How to name the place of the rank, with a pattern that fits the path if it has a number.
 
     Args:
-        path: the report.
         grid: a pattern for the numbers that tell its rank together.
     """
     if grid is not None:

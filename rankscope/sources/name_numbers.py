@@ -50,7 +50,6 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
     nodes and devices. Names that differ in several other dimensions get a pattern for them.
 
     Args:
-        reports: the reports.
         own: the user's pattern of the rank.
     """
     if own is not None and (groups := place_groups(own)):

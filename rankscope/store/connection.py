@@ -69,7 +69,6 @@ def connect(
     """A connection to a file that exists or can be created.
 
     Args:
-        path: the file.
         read_only: nothing will be written.
         patience_s: how long to wait while another process uses it.
 

@@ -42,7 +42,6 @@ def check_columns(name: str, table: Table, present: Mapping[str, str]) -> list[s
 
     Args:
         name: of the table.
-        table: its description.
         present: column → SQL type, of the file.
 
     Raises:
@@ -65,7 +64,6 @@ def check_rows(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -
     Args:
         connection: to the file; tables that this one refers to are there.
         name: of the table.
-        table: its description.
 
     Raises:
         BadContents: a row cannot be, or contradicts others.

@@ -91,7 +91,6 @@ class Database:
         """Open an existing run, read-only unless `write`.
 
         Args:
-            path: the file.
             write: to change it.
             patience_s: how long to wait while another process uses it.
 
@@ -114,7 +113,6 @@ class Database:
         """Open a run for reading that `open` has checked, and that has not changed since.
 
         Args:
-            path: the file.
             known: what `known` of the first opening said.
 
         Raises:

@@ -45,7 +45,6 @@ def clear_errors(path: Path, hint: str = REBUILD_HINT) -> Iterator[None]:
     """Turns errors of contents, memory and damage into a `DatabaseError` that names the file.
 
     Args:
-        path: the file.
         hint: what to do if it is damaged.
     """
     try:

@@ -41,8 +41,6 @@ class Ledger:
         """A ledger at `path`, which need not exist yet.
 
         Args:
-            path: the file.
-            tables: its tables.
             wait_s: how long to wait for other processes.
         """
         self.path = path

@@ -123,7 +123,6 @@ def opened(
     """A run, open for reading, and its `Database.state`.
 
     Args:
-        path: the file.
         patience_s: how long to wait while another process writes to it.
 
     Raises:

@@ -157,7 +157,6 @@ def measured(
     """Columns of MEASURES on one clock; rank and iteration as int64.
 
     Args:
-        tables: the run.
         clock: host or gpu.
         columns: their names, none of text.
         iterations: only rows of these; None: of all.

@@ -74,8 +74,6 @@ def choose_iterations(
     capture as one iteration. With `auto` names do not count.
 
     Args:
-        path: the report.
-        trace: its contents.
         words: the vocabulary of `options`.
         options: the user's options.
         hints: the format's advice.

@@ -32,7 +32,6 @@ def operator_phases(
     Args:
         process: key of the process.
         ranges: RANGES of the report with the columns of MEANINGS joined on.
-        found: its iterations.
         explicit: MARKS from named ranges.
 
     Returns:

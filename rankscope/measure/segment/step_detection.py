@@ -191,7 +191,6 @@ def _step_ends(
     """Host times at which steps end, including the outer edges of the first and last step.
 
     Args:
-        process: the process.
         begins: host times at which steps begin; the first step may be missing.
         hosts: host times of the repeating events, sorted.
         names: their kinds.

@@ -85,7 +85,6 @@ class SQLiteColumns(Columns):
         """Open it.
 
         Args:
-            path: the file.
             piece_bytes: size of a chunk of pages that are read at once; None: the usual one.
 
         Raises:

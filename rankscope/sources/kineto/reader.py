@@ -95,7 +95,6 @@ def read(
     """The whole trace.
 
     Args:
-        path: the file.
         words: names of operations.
         more: files of further windows of the same process, in the order of their steps.
         limits: of each file.

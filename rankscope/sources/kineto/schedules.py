@@ -45,9 +45,6 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
     if no step is in two of them: a container has the same ids in every job, but a job that starts
     again counts its steps from 0. All ranks of a job have the same schedule, so that the steps of
     one rank are looked at.
-
-    Args:
-        paths: the files.
     """
     by_process: dict[tuple[int, int, str, int], list[_Head]] = {}
     by_claim: dict[Claim | None, list[Path]] = {}

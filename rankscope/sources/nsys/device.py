@@ -86,11 +86,6 @@ def device_work(
     """Operations of the device joined with their launches, in memory if they are few.
 
     Args:
-        file: the export.
-        pool: its strings.
-        nvtx_events: its NVTX events.
-        launches: its API calls.
-        words: the conventions.
         duration_ns: of the capture; what ends long after it is left out.
     """
     until = NEVER if duration_ns is None else duration_ns + LATE_NS

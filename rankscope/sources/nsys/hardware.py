@@ -28,7 +28,6 @@ def hardware(file: Columns, system: Mapping[str, list[str]], variables: Iterable
     """The hardware that the export describes.
 
     Args:
-        file: the export.
         system: names and values of TARGET_INFO_SYSTEM_ENV.
         variables: the environment of the process; none is kept.
     """

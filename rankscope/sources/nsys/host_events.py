@@ -110,8 +110,6 @@ def host_events(
     """Reads what the export says of some threads, once per call.
 
     Args:
-        file: the export.
-        pool: its strings.
         launches: chunks of its API calls; None where they are to be read.
     """
 

@@ -70,7 +70,6 @@ def with_nccl(
     Nothing is guessed: a kernel without a consistent description stays as it is.
 
     Args:
-        file: the export.
         work: DEVICE_WORK.
         nvtx: the export's NVTX events.
     """

@@ -82,8 +82,6 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
     """The NVTX events, in memory if they are few.
 
     Args:
-        file: the export.
-        pool: its strings.
         words: the conventions; None: no range counts as an operator.
     """
     if not file.has(EVENTS):

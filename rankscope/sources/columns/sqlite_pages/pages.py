@@ -70,7 +70,6 @@ class PagedFile:
         """Open it.
 
         Args:
-            path: the file.
             piece_bytes: size of a chunk; None: `PIECE_BYTES`.
         """
         self._piece_bytes = PIECE_BYTES if piece_bytes is None else piece_bytes
