@@ -8,8 +8,8 @@ from dataclasses import replace
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
-from rankscope.model.results import Also
-from rankscope.util.wording import agreeing, ms, percent
+from rankscope.model.results import Also, Verdict
+from rankscope.util.wording import agreeing, counted, ms, percent
 
 
 def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:
@@ -37,6 +37,37 @@ def who(
         return f"Ranks {listed(ranks)}"
     host = hosts.get(ranks[0])
     return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
+
+
+def when(found: Verdict | Also, count: int, *, of_captures: bool, exactly: bool = True) -> str:
+    """When ranks are slow.
+
+    Args:
+        found: in which iterations.
+        count: how many are compared.
+        of_captures: whether each capture is one iteration.
+        exactly: with the iterations; without them, as a title has room for.
+    """
+    hits, spells = found.iterations, found.spells if isinstance(found, Verdict) else ()
+    if found.since is not None:
+        return f"from iteration {found.since} on"
+    if len(hits) == 1 < count:
+        return f"in iteration {hits[0]}"
+    if len(spells) == 1:
+        return f"from iteration {spells[0][0]} to {spells[0][1]}"
+    told = ""
+    if found.period:
+        short, told = f"in every {ordinal(found.period)} iteration", listed(hits)
+    elif len(hits) == count:  # usually, but not in each of them
+        return f"over all {count:,} iterations" if count > 1 else in_this(of_captures)
+    else:
+        short = f"in {len(hits):,} of {counted(count, 'iteration')}"
+        if spells:
+            told = ", ".join(f"{first} to {last}" for first, last in spells[:4])
+            told += ", …" * (len(spells) > 4)
+        elif found.kind is VerdictKind.TRANSIENT:
+            told = listed(hits)
+    return f"{short} ({told})" if told and exactly else short
 
 
 def in_this(of_captures: bool) -> str:
@@ -104,15 +135,7 @@ def also_sentence(
         total_ns: the time of all of them.
         of_captures: whether each capture is one iteration.
     """
-    name, hits = _name(found, hosts), found.iterations
-    if found.period:
-        when = f"in every {ordinal(found.period)} iteration ({listed(hits)})"
-    elif found.since is not None:
-        when = f"since iteration {found.since}"
-    elif len(hits) == count:
-        when = "in every iteration" if count > 1 else in_this(of_captures)
-    else:
-        when = f"in {agreeing(len(hits), 'iteration')} {listed(hits)}"
+    name, then = _name(found, hosts), when(found, count, of_captures=of_captures)
     more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"
     phase = "" if found.cause is None else f", mostly in {found.cause}"
     cost = (
@@ -121,5 +144,5 @@ def also_sentence(
         else f", {percent(found.gain_ns / total_ns)} of the time"
     )
     return replace(
-        found, sentence=f"Also {name} {when}: {ms(found.excess_ns)} {more}{phase}{cost}."
+        found, sentence=f"Also {name} {then}: {ms(found.excess_ns)} {more}{phase}{cost}."
     )

@@ -16,7 +16,7 @@ from rankscope.judge.causes.registry import findings_sentence
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, holders
 from rankscope.judge.levels import HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.phrases import also_together, in_this, ordinal, who
+from rankscope.judge.phrases import also_together, when, who
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
@@ -37,57 +37,28 @@ def sentence(verdict: Verdict, judged: Judgement) -> str:
     return SENTENCES[verdict.kind](verdict, judged)
 
 
-def when(verdict: Verdict, count: int, *, of_captures: bool) -> str:
-    """When the ranks of a verdict are slow, as a title has room for.
-
-    Args:
-        verdict: of a run.
-        count: how many iterations it is about.
-        of_captures: whether each capture is one iteration.
-    """
-    hits = verdict.iterations
-    if verdict.since is not None:
-        return f"from iteration {verdict.since} on"
-    if verdict.period:
-        return f"in every {ordinal(verdict.period)} iteration"
-    if len(hits) == count:
-        return in_this(of_captures) if count == 1 else f"in all {counted(count, 'iteration')}"
-    if len(hits) == 1:
-        return f"in iteration {hits[0]}"
-    if len(verdict.spells) == 1:
-        return f"from iteration {verdict.spells[0][0]} to {verdict.spells[0][1]}"
-    return f"in {len(hits):,} of {counted(count, 'iteration')}"
-
-
-def _when(verdict: Verdict, inputs: VerdictInputs) -> str:
-    return when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures)
-
-
-def _when_exactly(verdict: Verdict, inputs: VerdictInputs) -> str:
-    hits, count = verdict.iterations, len(inputs.numbers)
-    short = _when(verdict, inputs)
-    if verdict.period:
-        return f"{short} ({listed(hits)})"
-    if len(verdict.spells) > 1:
-        spells = ", ".join(f"{first} to {last}" for first, last in verdict.spells[:4])
-        return f"{short} ({spells}{', …' if len(verdict.spells) > 4 else ''})"
-    if verdict.kind is VerdictKind.TRANSIENT and 1 < len(hits) < count:
-        return f"{short} ({listed(hits)})"
-    return short
+def _when(verdict: Verdict, inputs: VerdictInputs, *, exactly: bool = False) -> str:
+    count, of_captures = len(inputs.numbers), inputs.run.of_captures
+    return when(verdict, count, of_captures=of_captures, exactly=exactly)
 
 
 def _straggler(verdict: Verdict, judged: Judgement) -> str:
-    inputs = judged.inputs
+    inputs, excess_ns = judged.inputs, verdict.excess_ns or 0
     one = len(verdict.hosts or verdict.ranks) == 1
     name = who(verdict.ranks, inputs.hosts, verdict.hosts)
     if inputs.run.missing_ranks:
         there = counted(inputs.run.ranks, "rank")
         name = f"Of the {there} with a report, {name[0].lower()}{name[1:]}"
-    them = "it" if one else "them"
+    compared = "the median rank" + " then" * (len(verdict.iterations) < len(inputs.numbers))
+    if verdict.kind is VerdictKind.TRANSIENT:
+        cells = inputs.excess.cells(verdict.ranks, verdict.iterations)
+        most = float(np.nanmax(inputs.excess.total[cells]))
+        compared += f" (up to {ms(most)})" * (HALF * most > excess_ns)
     return (
-        f"{name} {'is' if one else 'are'} slow {_when_exactly(verdict, inputs)}: "
-        f"{'it needs' if one else 'they need'} {_excess(verdict, inputs)}{_why(verdict)}. "
-        f"Fixing {them} would save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
+        f"{name} {'is' if one else 'are'} slow {_when(verdict, inputs, exactly=True)}: "
+        f"{'it needs' if one else 'they need'} {ms(excess_ns)} more {inputs.excess.metric} than "
+        f"{compared}{_mostly(verdict)}. Fixing {'it' if one else 'them'} would save "
+        f"{_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
 
 
@@ -100,37 +71,21 @@ def _gain(verdict: Verdict, inputs: VerdictInputs) -> str:
     )
 
 
-def _excess(verdict: Verdict, inputs: VerdictInputs) -> str:
-    """How much longer the ranks take than the median rank, and in which phase."""
-    some = len(verdict.iterations) < len(inputs.numbers)
-    amount, up_to = verdict.excess_ns or 0, ""
-    if verdict.kind is VerdictKind.TRANSIENT:
-        cells = inputs.excess.cells(verdict.ranks, verdict.iterations)
-        most = float(np.nanmax(inputs.excess.total[cells]))
-        up_to = f" (up to {ms(most)})" if HALF * most > amount else ""
-    return (
-        f"{ms(amount)} more {inputs.excess.metric} than the median rank{' then' * some}{up_to}"
-        f"{_mostly(verdict)}"
-    )
-
-
 def _mostly(verdict: Verdict) -> str:
-    """`, 90 % of it in load`."""
-    share = verdict.cause_share
-    return "" if verdict.cause is None else f", {percent(share)} of it in {verdict.cause}"
+    """`, 90 % of it in load (the device idles longer)`: in which phase, and why."""
+    inside, share = findings_sentence(verdict.findings), verdict.cause_share
+    phase = "" if verdict.cause is None else f", {percent(share)} of it in {verdict.cause}"
+    return phase + (f" ({inside})" if inside else "")
 
 
-def _why(verdict: Verdict) -> str:
-    inside = findings_sentence(verdict.findings)
-    return f" ({inside})" if inside else ""
-
-
-def _rest(verdict: Verdict, judged: Judgement) -> str:
+def _rest(verdict: Verdict, judged: Judgement, *, costs: bool = True) -> str:
     """Clauses: other slow ranks, the cost of all imbalance, and what weakens the verdict."""
     bound, inputs = "at most " if verdict.gain_is_bound else "", judged.inputs
     clauses = also_clauses(verdict, inputs)
-    clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
-    if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * inputs.total_ns):
+    if costs:
+        clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
+    least = max((1 - MOST) * judged.everything_ns, LEAST_GAIN * inputs.total_ns)
+    if costs and judged.left_ns >= least:
         left = percent(judged.left_ns / inputs.total_ns)
         clauses.append(f"after these fixes it still costs {left}")
     clauses += _reservations(verdict, judged)
@@ -184,8 +139,7 @@ def _structural(verdict: Verdict, judged: Judgement) -> str:
     compared = "the median role" if verdict.roles else "the others"
     return (
         f"{name}{which} {agreeing(len(ranks), 'is', 'are')} given more work than {compared} "
-        f"{_when(verdict, inputs)}: it takes {ms(verdict.excess_ns or 0)}{_mostly(verdict)}"
-        f"{_why(verdict)}; no "
+        f"{_when(verdict, inputs)}: it takes {ms(verdict.excess_ns or 0)}{_mostly(verdict)}; no "
         f"rank is to blame. Giving all ranks the same would save {_gain(verdict, inputs)}"
         f"{_rest(verdict, judged)}."
     )
@@ -250,25 +204,19 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
 
 
 def _rotating(verdict: Verdict, judged: Judgement) -> str:
-    inputs = judged.inputs
+    inputs, rest = judged.inputs, _rest(verdict, judged, costs=False)
     if inputs.story.loaders_bind:
         return (
             "No rank in particular is slow, but loading is slow on all: they wait for data where "
             "no rank holds them up, and one whose queue is empty holds up the others. Faster "
-            f"loading would save {_gain(verdict, inputs)}{_others(verdict, judged)}."
+            f"loading would save {_gain(verdict, inputs)}{rest}."
         )
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
     return (
         f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')} hold most of what "
         f"imbalance costs, each in other iterations{phase}. Without imbalance the run would save "
-        f"{_gain(verdict, inputs)}{_others(verdict, judged)}."
+        f"{_gain(verdict, inputs)}{rest}."
     )
-
-
-def _others(verdict: Verdict, judged: Judgement) -> str:
-    """Clauses: other slow ranks, and what weakens the verdict."""
-    clauses = (*also_clauses(verdict, judged.inputs), *_reservations(verdict, judged))
-    return "".join(f"; {each}" for each in clauses)
 
 
 def also_clauses(verdict: Verdict, inputs: VerdictInputs) -> list[str]:

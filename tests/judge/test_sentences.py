@@ -75,58 +75,58 @@ def one_missing() -> VerdictInputs:
 
 EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
     "a slow rank": (lambda: judge(inputs(20)), """
-        Rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms more work than the median
+        Rank 3 (node0) is slow over all 20 iterations: it needs 20.0 ms more work than the median
         rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50 % longer for the same work:
         the device is slow). Fixing it would save at most 400.0 ms, 20 % of the time (2.0 s); all
         imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
         bounds."""),
     "two slow ranks": (lambda: judge(late((1, 6), always)), """
-        Ranks 1, 6 are slow in all 20 iterations: they need 20.0 ms more work than the median rank,
-        100 % of it in backward. Fixing them would save at most 400.0 ms, 20 % of the time (2.0 s);
-        all imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
-        bounds."""),
+        Ranks 1, 6 are slow over all 20 iterations: they need 20.0 ms more work than the median
+        rank, 100 % of it in backward. Fixing them would save at most 400.0 ms, 20 % of the time
+        (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains
+        are upper bounds."""),
     "a slow host": (lambda: judge(late((4, 5, 6, 7), always)), """
-        Host node1 (ranks 4, 5, 6, 7) is slow in all 20 iterations: it needs 20.0 ms more work than
-        the median rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the
-        time (2.0 s); all imbalance together costs at most 20 %; they are half of the ranks of their
-        role: the others may as well be unusually fast; the run cannot be replayed, so gains are
-        upper bounds."""),
+        Host node1 (ranks 4, 5, 6, 7) is slow over all 20 iterations: it needs 20.0 ms more work
+        than the median rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 %
+        of the time (2.0 s); all imbalance together costs at most 20 %; they are half of the ranks
+        of their role: the others may as well be unusually fast; the run cannot be replayed, so
+        gains are upper bounds."""),
     "now and then": (lambda: judge(late((3,), lambda i: i % 5 == 4, 40)), """
         Rank 3 (node0) is slow in every 5th iteration (4, 9, 14, 19): it needs 40.0 ms more work
         than the median rank then, 100 % of it in backward. Fixing it would save at most 160.0 ms,
         8.0 % of the time (2.0 s); all imbalance together costs at most 8.0 %; the run cannot be
         replayed, so gains are upper bounds."""),
     "from some time on": (lambda: judge(late((3,), lambda i: i >= 10, 40)), """
-        Rank 3 (node0) is slow from iteration 10 on: it needs 40.0 ms more work than the median rank
-        then, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the time (2.0
-        s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains are
-        upper bounds."""),
+        Rank 3 (node0) is slow from iteration 10 on: it needs 40.0 ms more work than the median
+        rank then, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the time
+        (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains
+        are upper bounds."""),
     "two ranks in two ways": (lambda: judge(spiked()), """
-        Rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms more work than the median
+        Rank 3 (node0) is slow over all 20 iterations: it needs 20.0 ms more work than the median
         rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the time (2.0
-        s); also rank 1 (node0) in iteration 7: 80.0 ms more, mostly in backward, 4.0 % of the time;
-        all imbalance together costs at most 23 %; the run cannot be replayed, so gains are upper
-        bounds."""),
+        s); also rank 1 (node0) in iteration 7: 80.0 ms more, mostly in backward, 4.0 % of the
+        time; all imbalance together costs at most 23 %; the run cannot be replayed, so gains are
+        upper bounds."""),
     "missing reports": (lambda: judge(one_missing()), """
-        Of the 8 ranks with a report, rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms
-        more work than the median rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50 %
-        longer for the same work: the device is slow). Fixing it would save at most 400.0 ms, 20 %
-        of the time (2.0 s); all imbalance together costs at most 20 %; 1 rank of the job has no
+        Of the 8 ranks with a report, rank 3 (node0) is slow over all 20 iterations: it needs 20.0
+        ms more work than the median rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50
+        % longer for the same work: the device is slow). Fixing it would save at most 400.0 ms, 20
+        % of the time (2.0 s); all imbalance together costs at most 20 %; 1 rank of the job has no
         report, and may be slower."""),
     "more work": (lambda: judge(inputs(20, count=15, size=1_500)), """
-        Rank 3 is given more work than the others in all 20 iterations: it takes 20.0 ms, 100 % of
-        it in backward (kernel gemm takes 20.0 ms or 50 % longer, because the rank has more work);
-        no rank is to blame. Giving all ranks the same would save at most 400.0 ms, 20 % of the time
-        (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains are
-        upper bounds."""),
+        Rank 3 is given more work than the others over all 20 iterations: it takes 20.0 ms, 100 %
+        of it in backward (kernel gemm takes 20.0 ms or 50 % longer, because the rank has more
+        work); no rank is to blame. Giving all ranks the same would save at most 400.0 ms, 20 % of
+        the time (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so
+        gains are upper bounds."""),
     "more work of a role": (lambda: judge(heavy_stage()), """
-        Ranks 6, 7 (role 'pp=3') are given more work than the median role in all 20 iterations: it
-        takes 20.0 ms, 100 % of it in backward; no rank is to blame. Giving all ranks the same would
-        save at most 400.0 ms, 20 % of the time (2.0 s); all imbalance together costs at most 20 %;
-        the run cannot be replayed, so gains are upper bounds."""),
+        Ranks 6, 7 (role 'pp=3') are given more work than the median role over all 20 iterations:
+        it takes 20.0 ms, 100 % of it in backward; no rank is to blame. Giving all ranks the same
+        would save at most 400.0 ms, 20 % of the time (2.0 s); all imbalance together costs at most
+        20 %; the run cannot be replayed, so gains are upper bounds."""),
     "more work or slow": (lambda: judge(of_its_own_role()), """
-        Inconclusive: rank 3 needs more work than the others, but it is the only one of its role: it
-        may be slow, or have more to do by design."""),
+        Inconclusive: rank 3 needs more work than the others, but it is the only one of its role:
+        it may be slow, or have more to do by design."""),
     "the network": (with_transfers, """
         No rank is late, and yet the network holds all ranks up for 40.0 ms an iteration: exposed
         transfers take 40 %. Without that the run would save at most 800.0 ms, 40 % of the time

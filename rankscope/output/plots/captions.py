@@ -8,8 +8,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison
 from rankscope.judge.levels import LEAST_GAIN
-from rankscope.judge.phrases import also_together, who
-from rankscope.judge.sentences import when
+from rankscope.judge.phrases import also_together, when, who
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable
@@ -49,7 +48,7 @@ def finding(verdict: Verdict, count: int, *, of_captures: bool = False) -> str:
     name = drawable(who(verdict.ranks, {}, verdict.hosts), LONGEST_NAME)
     share = percent(verdict.cause_share)
     phase = "" if verdict.cause is None else f", {share} of it in {verdict.cause}"
-    then = when(verdict, count, of_captures=of_captures)
+    then = when(verdict, count, of_captures=of_captures, exactly=False)
     return drawable(f"{name} {verb} {ms(verdict.excess_ns)} more {then}{phase}", LONGEST_TITLE)
 
 

@@ -38,7 +38,7 @@ SLOW = replace(
         ),
         (
             replace(SLOW, ranks=(1, 4), cause=None, period=None, iterations=tuple(range(29))),
-            "Ranks 1, 4 need 30.0 ms more in all 29 iterations",
+            "Ranks 1, 4 need 30.0 ms more over all 29 iterations",
         ),
         (
             replace(SLOW, ranks=(4, 5), hosts=("node1",), period=None, since=12),
