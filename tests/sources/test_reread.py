@@ -15,26 +15,14 @@ from rankscope.model import events
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
 from rankscope.sources import formats
-from rankscope.sources.columns import folders
-from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import describe
-from rankscope.sources.nsys import launches, nvtx
 from tests.sources.exports import as_folder
+from tests.sources.limits import in_pieces, limited
 from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
 from tests.support import Forged, edit, mostly_slow, one_at_a_time
 
 FRAMES = ("host_states", "iterations", "measures", "collectives", "exposed", "activities")
-
-
-def in_pieces(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is held, and all is read in pieces that are much smaller than the report."""
-    patch.setattr(events, "MOST_HELD", 0)
-    patch.setattr(events, "PART_ROWS", 64)
-    patch.setattr(launches, "MOST_HELD", 0)
-    patch.setenv(loader.SWITCH, "1")
-    patch.setattr(pages, "PIECE_BYTES", 2**14)
-    patch.setattr(folders, "PIECE_ROWS", 50)
 
 
 def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
@@ -114,7 +102,7 @@ def test_with_operators_left_out_the_same(
     few = formats.read(file).ranges.whole.height - 5
     assert [bool(rank.problems) for rank in held.ranks] == [not named]
     in_pieces(monkeypatch)
-    monkeypatch.setattr(events, "MOST_HELD", few)
+    limited(monkeypatch, events=few)
     ranges = formats.read(file, vocabulary(options)).ranges
     assert ranges.of_note is not None
     assert ranges.of_note.whole.height < few
@@ -156,10 +144,7 @@ def test_so_many_names_that_they_are_lumped(
     file, options = describe(report, "nsys-sqlite"), ShapingOptions()
     whole = extract(file, options)
     in_pieces(monkeypatch)
-    monkeypatch.setattr(pages, "PIECE_BYTES", 2**12)
-    if held:
-        monkeypatch.setattr(events, "MOST_HELD", 10**9)
-    monkeypatch.setattr(nvtx, "MOST_SIGNATURES", 20)
+    limited(monkeypatch, piece_bytes=2**12, signatures=20, events=10**9 if held else 0)
     lumped = extract(file, options)
     for frame in FRAMES[:-1]:
         assert tables(lumped)[frame].equals(tables(whole)[frame]), frame

@@ -9,17 +9,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rankscope.model import events
 from rankscope.sources import formats
-from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe
-from rankscope.sources.nsys import launches
 from tests.forge import scene, simulate
 from tests.forge.host import SYNCHRONIZE
 from tests.forge.kineto_export import export_kineto
 from tests.forge.record import RankRecord
 from tests.forge.sqlite_export import export
 from tests.sources.exports import as_folder
+from tests.sources.limits import in_pieces
 
 JOB = scene("planted", ranks=2, iterations=6)
 OTHERS = ("cudaStreamWaitEvent_v3020", "cudaEventQuery_v3020", "cudaMemcpyAsync_v3020")
@@ -57,9 +55,7 @@ def test_nsys(
     if kind != "sqlite":
         path = as_folder(path, kind, tmp_path)
     if not held:
-        monkeypatch.setattr(events, "MOST_HELD", 0)
-        monkeypatch.setattr(launches, "MOST_HELD", 0)
-        monkeypatch.setenv(loader.SWITCH, "1")
+        in_pieces(monkeypatch)
     told = read(path, f"nsys-{kind}")
     assert [(s, e - s) for s, e in told.select("start", "end").iter_rows()] == waited(record)
     who = record.identity

@@ -12,14 +12,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.model import events
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.columns.sqlite import SQLiteColumns
-from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.conventions import vocabulary
-from rankscope.sources.nsys import launches, tables
+from rankscope.sources.nsys import tables
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
+from tests.sources.limits import limited
 from tests.support import Forged, copied, edit, one_at_a_time
 
 PROCESS, CALLS = 2**24, 3000
@@ -47,9 +46,7 @@ def test_the_earliest_call_of_that_number(
     numbers: str,
     processes: int,
 ) -> None:
-    monkeypatch.setattr(launches, "MOST_HELD", most)
-    monkeypatch.setenv(loader.SWITCH, "1")
-    monkeypatch.setattr(pages, "PIECE_BYTES", 2**13)
+    limited(monkeypatch, launches=most, piece_bytes=2**13)
     draw = np.random.default_rng(5)
     number = draw.permutation(NUMBERS[numbers]) if shuffled else NUMBERS[numbers]
     calls = pl.DataFrame(  # one of the processes has no work on a device
@@ -94,7 +91,7 @@ def test_the_earliest_call_of_that_number(
 def test_kernels_of_many_launches_are_not_read_to_be_counted(
     forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    monkeypatch.setattr(events, "MOST_HELD", held)
+    limited(monkeypatch, events=held)
     columns, read = SQLiteColumns(forged("plain").reports[0]), set[str]()
     pieces = columns.pieces
 
@@ -121,7 +118,7 @@ def test_lost_records_of_many_launches(
     edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set end = end + ? where rowid % 50 = 7", hour)
     found = []
     for held in (10**6, 10):
-        monkeypatch.setattr(events, "MOST_HELD", held)
+        limited(monkeypatch, events=held)
         work = tables.trace(SQLiteColumns(report), vocabulary(ShapingOptions())).device_work
         found.append((work.unrecorded["launch"].sort().to_list(), work.moved, work.whole))
     (lost, moved, whole), (lost_of_many, moved_of_many, many) = found

@@ -14,9 +14,9 @@ import pytest
 
 import rankscope
 from rankscope.ingestion.check import check
-from rankscope.model import events
 from rankscope.sources.nsys import exports
 from tests.sources.exports import KINDS, as_folder
+from tests.sources.limits import limited
 from tests.support import Forged, edit, one_at_a_time
 
 DOMAIN, SCHEMA = 7, 16777223
@@ -275,7 +275,7 @@ def test_the_table_tells_what_a_name_does_not(
     for kernel in ("ncclDevKernel_Generic_4(x)", "ncclDevKernel_Generic_4"):
         edit(report, "update StringIds set value = ? where value like 'nccl%AllReduce%'", kernel)
     assert {*nccl(report)["operation"]} == {"reduce_scatter"}
-    monkeypatch.setattr(events, "MOST_HELD", 10)
+    limited(monkeypatch, events=10)
     assert {*nccl(report)["operation"]} == {"reduce_scatter"}, "and in parts"
 
 
