@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from tests.support import MS, SAMPLE, Stored, assert_adds_up, slowest_by_iteration
+from tests.support import MS, SAMPLE, Stored, assert_adds_up, mostly_slow, slowest_by_iteration
 
 SIMULATED = SAMPLE.parent / "gpu_simulated_4ranks"
 SLOW_LOADS = [2, 7, 12, 17, 22, 27]
@@ -32,6 +32,15 @@ def test_rank_1_has_one_slow_backward(sample: Stored) -> None:
     (also,) = sample.run.imbalance().verdict.also
     assert (also.ranks, also.iterations) == ((1,), (18,))
     assert rows.filter(rank=1)["backward_ns"].item() > 60 * MS
+
+
+@pytest.mark.parametrize("absent", mostly_slow([3, 0]))
+def test_a_missing_report_denies_neither_rank_its_events(tmp_path: Path, absent: int) -> None:
+    """Both slow ranks are most of those with a report, and one lies beyond all but the other."""
+    reports = [each for each in SAMPLE.glob("*.sqlite") if f"rank_{absent}" not in each.name]
+    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
+    for limits in (None, slice(10, 50), slice(10, 20)):
+        assert {*run.imbalance(iter_range=limits).verdict.named} == {1, 2}, limits
 
 
 def test_the_readme_tells_the_planted_iterations() -> None:

@@ -283,7 +283,7 @@ def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
     found: list[Slow] = []
     lone = np.empty(0)
     named: list[int] = []
-    apart = 0
+    apart = irregular = 0
     for count in range(1, FEW + 1):
         members, worth = _costliest(share, event_of(noise), excess)
         if not members:
@@ -292,14 +292,15 @@ def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
         pattern = pattern_of(amount, 0.0, excess.numbers)
         here = np.isin(excess.numbers, pattern.iterations)
         found.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
-        lone = np.append(lone, amount[here & (amount > 0)])
+        events = amount[here & (amount > 0)]
+        lone = np.append(lone, events)
+        irregular += 0 if pattern.kind is VerdictKind.PERIODIC else len(events)
         share[np.ix_(np.asarray(members), here)] = 0.0
         named += members
-        if 2 * len({*named}) > len(share):
-            break
-        rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
-        rare = rare or chance_of_few(len(lone), count, len(share)) <= RARE
-        others = np.maximum(np.abs(np.delete(share, named, 0)), NOISE * noise)
+        rare = count == 1 or irregular <= max(RARE * len(excess.numbers), 1)
+        rare = rare or chance_of_few(irregular, count, len(share)) <= RARE
+        rest = share if 2 * len({*named}) > len(share) else np.delete(share, named, 0)
+        others = np.maximum(np.abs(rest), NOISE * noise)
         if rare and len(lone) and chance_of_largest(lone, others) <= ALPHA:
             apart = count
     return found[:apart]
