@@ -67,8 +67,16 @@ def slow_transfers(
         members: group → its ranks.
         labels: group → the name of its communicator.
     """
-    size = {group: len(ranks) for group, ranks in members.items()}
-    rows = _beside_usual(
+    key = ["operation", "members", "calls", "size"]
+    known = pl.DataFrame(
+        {
+            "group": [*members],
+            "ranks": [*members.values()],
+            "label": [labels.get(group, "") for group in members],
+        },
+        schema_overrides={"ranks": pl.List(pl.Int64)},
+    ).with_columns(members=pl.col("ranks").list.len())
+    rows = (
         instances.with_row_index("instance")
         .with_columns(
             pl.col("group").cast(pl.Int64),
@@ -80,8 +88,8 @@ def slow_transfers(
             & pl.col("service").is_not_null()
             & (pl.col("operation") != OPERATION)
         )
+        .join(known.select("group", "members"), on="group", maintain_order="left")
         .with_columns(
-            members=pl.col("group").replace_strict(size, default=0, return_dtype=pl.Int64),
             size=pl.coalesce(
                 (pl.col("bytes").cast(pl.Float64).log() / np.log(SIZE_STEP)).round(),
                 -1.0 - pl.col("ordinal").cast(pl.Float64),
@@ -90,46 +98,24 @@ def slow_transfers(
             .then(pl.col("ordinal").max().over("group", "operation"))
             .otherwise(0),
         )
+        .with_columns(middle=pl.col("service").median().over(*key, "group"))
     )
-    beyond = pl.max_horizontal(HALF * pl.col("usual"), NOISE * pl.col("noise"))
-    slow = rows.filter(pl.col("excess") > beyond)
+    usual = (
+        rows.unique([*key, "group"])
+        .group_by(key)
+        .agg(usual=pl.col("middle").quantile(0.5, "lower"))
+    )
+    rows = rows.join(usual, on=key, maintain_order="left").with_columns(
+        excess=pl.col("service") - pl.col("usual"),
+        noise=ROBUST * (pl.col("service") - pl.col("middle")).abs().median().over(key),
+    )
+    slow = rows.filter(
+        pl.col("excess") > pl.max_horizontal(HALF * pl.col("usual"), NOISE * pl.col("noise"))
+    )
     if slow.is_empty():
         return None
     saved = np.zeros(len(service))
     saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
-    per = _by_communicator(slow, members, labels)
-    same = rows.filter(pl.col("operation").is_in(per["operation"].unique().implode()))
-    others = {*same["group"]} - {*slow["group"]}
-    spared = frozenset(rank for group in others for rank in members.get(group, ()))
-    return SlowTransfers(saved, per, spared)
-
-
-def _beside_usual(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with usual, noise and excess (ns) of transfers like each.
-
-    Args:
-        rows: group, operation, members and calls (counts), size (a class) and service.
-    """
-    key = ["operation", "members", "calls", "size"]
-    of_group = rows.group_by(*key, "group").agg(middle=pl.col("service").median())
-    usual = of_group.group_by(key).agg(usual=pl.col("middle").quantile(0.5, "lower"))
-    rows = rows.join(of_group, on=[*key, "group"]).join(usual, on=key)
-    noise = rows.group_by(key).agg(
-        noise=ROBUST * (pl.col("service") - pl.col("middle")).abs().median()
-    )
-    return rows.join(noise, on=key).with_columns(excess=pl.col("service") - pl.col("usual"))
-
-
-def _by_communicator(
-    slow: pl.DataFrame, members: dict[int, list[int]], labels: dict[int, str]
-) -> pl.DataFrame:
-    """`SlowTransfers.slow`.
-
-    Args:
-        slow: slow instances: group, operation, iteration, service, usual and excess.
-        members: group → its ranks.
-        labels: group → the name of its communicator.
-    """
     per = (
         slow.group_by("group", "operation")
         .agg(
@@ -139,13 +125,10 @@ def _by_communicator(
             iterations=pl.col("iteration").unique().sort(),
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
+        .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
+        .join(known.select("group", "label", members="ranks"), on="group", maintain_order="left")
     )
-    named = pl.DataFrame(
-        {
-            "group": [*members],
-            "members": [*members.values()],
-            "label": [labels.get(g, "") for g in members],
-        }
-    )
-    per = per.join(named, on="group", maintain_order="left")
-    return per.filter(pl.col("excess_ns") >= HALF * int(per["excess_ns"][0]))
+    same = rows.filter(pl.col("operation").is_in(per["operation"].unique().implode()))
+    others = {*same["group"]} - {*slow["group"]}
+    spared = frozenset(rank for group in others for rank in members.get(group, ()))
+    return SlowTransfers(saved, per, spared)
