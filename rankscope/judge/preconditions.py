@@ -19,7 +19,7 @@ import polars as pl
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
-from rankscope.judge.levels import HALF, LEAST_GAIN, MUCH
+from rankscope.judge.levels import HALF, LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
@@ -135,7 +135,7 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
         rank: work - median_low(of_role[inputs.role_of[rank]]) for rank, work in outside.items()
     }
     slowest = max(more, key=lambda rank: more[rank], default=None)
-    if slowest is None or more[slowest] < MUCH * inputs.total_ns:
+    if slowest is None or more[slowest] < LEAST_GAIN * inputs.total_ns:
         return None
     return inconclusive(
         f"between collectives no rank is slow beyond chance, but rank {slowest} works "

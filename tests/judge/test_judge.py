@@ -228,6 +228,16 @@ def test_communication_that_was_not_matched_is_said() -> None:
         assert most.kind is (VerdictKind.PERSISTENT if slow_ms else VerdictKind.COMMUNICATION)
 
 
+def test_work_outside_of_what_is_judged_is_said() -> None:
+    """The first collective of a capture may wait for what a rank did before it."""
+    given = inputs()
+    for more_ms, kind in ((1.1, VerdictKind.INCONCLUSIVE), (0.9, VerdictKind.BALANCED)):
+        outside = {rank: round(more_ms * MS * COUNT) if rank == 3 else 0 for rank in range(RANKS)}
+        verdict = judge(replace(given, outside_ns=outside))
+        assert (verdict.kind, verdict.ranks) == (kind, ())
+        assert ("rank 3" in verdict.sentence) == (kind is VerdictKind.INCONCLUSIVE)
+
+
 def test_who_leads_by_chance_is_said_and_not_accused() -> None:
     """Rank 1 is slowest in six of seven iterations of three ranks, by what another has, too."""
     late = [16, 16, 15, 17, 0, 14, 16]
