@@ -8,7 +8,7 @@ from typing import Protocol
 
 import polars as pl
 
-PART_ROWS = 200_000
+PART_ROWS = 100_000
 """Events in a part: what is computed of them stays small."""
 
 MOST_HELD = 1_000_000

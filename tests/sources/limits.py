@@ -7,10 +7,11 @@ import pytest
 from rankscope.model import events
 from rankscope.sources.columns import folders
 from rankscope.sources.columns.sqlite_pages import loader, pages
-from rankscope.sources.nsys import launches, nvtx
+from rankscope.sources.nsys import device, launches, nvtx
 
 PLACES = {
     "events": (events, "MOST_HELD"),
+    "kept": (device, "MOST_KEPT"),
     "part_rows": (events, "PART_ROWS"),
     "launches": (launches, "MOST_HELD"),
     "signatures": (nvtx, "MOST_SIGNATURES"),
@@ -29,4 +30,4 @@ def limited(patch: pytest.MonkeyPatch, **limits: int) -> None:
 
 def in_pieces(patch: pytest.MonkeyPatch) -> None:
     """Nothing is held, and all is read in pieces that are much smaller than a report."""
-    limited(patch, events=0, part_rows=64, launches=0, piece_bytes=2**14, piece_rows=50)
+    limited(patch, events=0, kept=0, part_rows=64, launches=0, piece_bytes=2**14, piece_rows=50)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 import polars as pl
 
 from rankscope.model import events
-from rankscope.model.arrays import with_series
+from rankscope.model.arrays import taken, with_series
 from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.schema import (
@@ -45,8 +47,9 @@ NAMES = ["shortName", "demangledName"]
 SHORT = pl.coalesce(NAMES).alias("id")
 FULL = pl.coalesce(reversed(NAMES)).alias("full")
 OWNERS = ["globalPid", "deviceId"]
-LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
-"""Columns that decide whether a row is valid, and its kind."""
+
+MOST_KEPT = 4_000_000
+"""Operations that are kept narrow, in about 45 bytes each."""
 
 PLACES = pl.Schema(
     {
@@ -122,7 +125,7 @@ def device_work(
 
 
 class _StreamedWork:
-    """Work of the device that is read from the report for every iteration over it."""
+    """Work of the device in pieces, kept narrow; where they are too many, they are read again."""
 
     def __init__(
         self,
@@ -136,6 +139,8 @@ class _StreamedWork:
         """Reads nothing, unless the export describes NCCL's kernels: then these are read."""
         self._file, self._tables, self._launches = file, tables, launches
         self._names, self._until = names, until
+        self._reading = self._read()
+        self._kept: list[pl.DataFrame] | None = []
         self._seen: _Seen | None = None
         self._moved: dict[int, int] | None = None
         self._gone_through = False
@@ -194,11 +199,8 @@ class _StreamedWork:
     def first_look(self) -> Iterator[pl.DataFrame]:
         """All of it, in the order of the tables unless NCCL describes its kernels."""
         if self._described is not None:
-            yield from self.parts()
-            return
-        yield empty(DEVICE_WORK)
-        for table, whole in self._looked_at(COLUMNS + EXTRA):
-            yield _launched(_operations(whole, table, self._names), self._launches)
+            return self.parts()
+        return chain([empty(DEVICE_WORK)], map(_wide, self._pieces()))
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """DEVICE_WORK in the order of the starts."""
@@ -209,14 +211,16 @@ class _StreamedWork:
 
     def _on_host_time(self) -> Iterator[pl.DataFrame]:
         """Work with possible times, each a record of its launch."""
-        for part in _in_windows(self._file, self._names, self._look.places, self._until):
-            work = _launched(part, self._launches)
+        for part in self._in_order():
+            work = _wide(part)
             if self._moved is None:
                 alone = self._look.kinds["process"].n_unique() == 1
                 self._moved = early_by(work) if alone else {}
-            whole = moved_by(work.with_columns(part["correlationId"]), self._moved)
-            if not self._gone_through:
-                self._launches.record(whole.select("process", "correlationId"))
+            if self._gone_through:
+                yield moved_by(work, self._moved)
+                continue
+            whole = moved_by(with_series(work, part["correlationId"]), self._moved)
+            self._launches.record(whole.select("process", "correlationId"))
             yield whole.drop("correlationId")
         self._gone_through = True
 
@@ -227,23 +231,57 @@ class _StreamedWork:
     @property
     def _look(self) -> _Seen:
         if self._seen is None:
-            deque(self._looked_at(LOOKED_AT), maxlen=0)
+            deque(self._pieces(), maxlen=0)
         assert self._seen is not None
         return self._seen
 
-    def _looked_at(self, columns: list[str]) -> Iterator[tuple[str, pl.DataFrame]]:
-        """Valid rows of each chunk, with their table; the last step stores the survey."""
+    def _pieces(self) -> Iterator[pl.DataFrame]:
+        """Narrow rows of each piece that has any; kept by the first pass while they are few."""
+        if self._kept is None:
+            yield from self._read()
+            return
+        yield from [*self._kept]
+        for rows in self._reading:
+            if self._kept is not None:
+                self._kept.append(rows)
+                if sum(map(len, self._kept)) > MOST_KEPT:
+                    self._kept = None
+            yield rows
+
+    def _in_order(self) -> Iterator[pl.DataFrame]:
+        """Narrow rows in the order of their starts, about `PART_ROWS` at once."""
+        if self._kept is None:
+            return _in_windows(self._chosen, self._look.places)
+        if len(self._kept) > 1 or not self._kept[0]["start"].is_sorted():
+            self._kept.append(_in_one(self._kept))
+        return self._kept[0].iter_slices(events.PART_ROWS)
+
+    def _chosen(self, table: str, numbers: list[int]) -> Iterator[pl.DataFrame]:
+        """Narrow rows of some pieces of a table, read again."""
+        for piece in self._file.pieces(table, COLUMNS + EXTRA, chosen=numbers):
+            yield self._narrow(_whole(piece, self._until), table)
+
+    def _read(self) -> Iterator[pl.DataFrame]:
+        """Narrow rows of each piece that has any; the last step stores the survey."""
         broken, kinds, places = 0, [KINDS.to_frame()], list[tuple[object, ...]]()
-        for table, number, piece in _pieces(self._file, self._tables, columns):
+        for table, number, piece in _pieces(self._file, self._tables, COLUMNS + EXTRA):
             whole = _whole(piece, self._until)
             broken += piece.height - whole.height
             if whole.height:
                 kinds.append(_kinds(whole, table))
                 self._names.learn(kinds[-1].select("id", "full"))
                 places.append((table, number, whole.height, whole["start"].min()))
-                yield table, whole
+                yield self._narrow(whole, table)
         spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
         self._seen = _Seen(pl.concat(kinds), spread, broken)
+
+    def _narrow(self, whole: pl.DataFrame, table: str) -> pl.DataFrame:
+        """Columns of DEVICE_WORK and the correlation, in the smallest types that hold them."""
+        rows = _operations(whole, table, self._names)
+        rows = rows.hstack(self._launches.of(rows[["process", "correlationId"]]))
+        return pl.DataFrame(
+            [each.shrink_dtype() if each.dtype.is_integer() else each for each in rows]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +334,9 @@ def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Pi
 
 
 def _in_windows(
-    file: Columns, names: _Names, spread: pl.DataFrame, until: int
+    chosen: Callable[[str, list[int]], Iterable[pl.DataFrame]], spread: pl.DataFrame
 ) -> Iterator[pl.DataFrame]:
-    """Operations in the order of their starts, about `PART_ROWS` at once.
+    """Narrow rows in the order of their starts, about `PART_ROWS` at once.
 
     Tables are mostly close to that order; the farther they are from it, the more is in memory.
     """
@@ -307,10 +345,8 @@ def _in_windows(
     waiting: list[pl.DataFrame] = []
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         for (table,), places in group.partition_by("table", as_dict=True).items():
-            chosen = places["number"].sort().to_list()
-            for piece in file.pieces(str(table), COLUMNS + EXTRA, chosen=chosen):
-                operations = _operations(_whole(piece, until), str(table), names)
-                waiting.append(ordered(operations, "start"))
+            for rows in chosen(str(table), places["number"].sort().to_list()):
+                waiting.append(ordered(rows, "start"))
         due = waiting
         if following is not None:
             border = following["first"][0]
@@ -320,14 +356,35 @@ def _in_windows(
             waiting = [each for each in waiting if each.height]
         due = [each for each in due if each.height]
         if due:
-            yield due[0] if len(due) == 1 else ordered(pl.concat(due, rechunk=True), "start")
+            yield due[0] if len(due) == 1 else _in_one(due)
+
+
+def _in_one(narrow: list[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all in the order of their starts. Empties `narrow`.
+
+    Column by column, so that no more than one of them is there twice.
+    """
+    start = np.concatenate([each["start"].to_numpy() for each in narrow])
+    order = np.argsort(start, kind="stable")
+    columns = deque(zip(*narrow, strict=True))
+    narrow.clear()
+
+    def following() -> pl.DataFrame:
+        parts = [each.to_frame() for each in columns.popleft()]
+        every: pl.DataFrame = pl.concat(parts, how="vertical_relaxed", rechunk=True)
+        return taken(every, order)
+
+    return pl.concat([following() for _ in range(len(columns))], how="horizontal")
 
 
 def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
     """DEVICE_WORK of operations, without NCCL's description."""
-    found = launches.of(operations.select("process", "correlationId"))
-    later = ("communicator", "sequence")  # `_with` adds what NCCL told
-    return conform(operations.hstack(found), DEVICE_WORK, optional=later, drop_others=True)
+    return _wide(operations.hstack(launches.of(operations[["process", "correlationId"]])))
+
+
+def _wide(rows: pl.DataFrame) -> pl.DataFrame:
+    """DEVICE_WORK, without NCCL's description: `_with` adds that."""
+    return conform(rows, DEVICE_WORK, optional=("communicator", "sequence"), drop_others=True)
 
 
 def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -24,7 +24,7 @@ from rankscope.sources.columns.sqlite_pages.layout import Decode
 from rankscope.util import meter
 from rankscope.util.positional import OPEN_FLAGS, read_at, read_into
 
-PIECE_BYTES = 2**24
+PIECE_BYTES = 2**23
 """Bytes of a chunk: pages that are read and decoded at once."""
 
 DEEPEST = 20
