@@ -127,7 +127,7 @@ class Prices:
             scales.append(1.0 if played.all() else self._scale(each, played))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         found = [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
-        return list(map(max, found, bounds)) if self.is_unplaced else found
+        return list(map(max, found, bounds)) if self._phases_recur else found
 
     def most(self, healed: Floats, gain_ns: int) -> int:
         """The gain of a healing; where it is a bound, what it is at most.
