@@ -319,14 +319,29 @@ def test_a_few_lost_records_here_and_there_give_no_exact_gain(tmp_path: Path) ->
     assert run.compare().verdict.gain_is_bound
 
 
-def test_kernels_before_their_launches_are_moved(tmp_path: Path) -> None:
-    def early(rank: int, trace: dict[str, Any]) -> None:
-        if rank == 1:
-            for each in kernels(trace):
-                each["ts"] = round(each["ts"] - 15_000, 3)
+@pytest.mark.parametrize(
+    ("off_us", "said", "sync"),
+    mostly_slow(
+        [
+            (-15_000, "early", "cudaStreamSynchronize"),
+            (500_000, "late", "hipDeviceSynchronize"),
+            (3_000, "late", "cuStreamSynchronize"),
+        ],
+        2,
+    ),
+)
+def test_a_devices_clock_that_is_off_is_set(
+    tmp_path: Path, off_us: int, said: str, sync: str
+) -> None:
+    def off(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            if each["name"] == "cudaStreamSynchronize":
+                each["name"] = sync
+        for each in kernels(trace) if rank == 1 else ():
+            each["ts"] = round(each["ts"] + off_us, 3)
 
-    run = read(write(tmp_path / "job", PLAIN, early))
-    assert "ms early" in codes(run)["device-clock-early"]
+    run = read(write(tmp_path / "job", PLAIN, off))
+    assert f"ms {said}" in codes(run)[f"device-clock-{said}"]
     assert_slow(run)
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
 

@@ -29,7 +29,7 @@ class Records:
     unlaunched: int  # records of kernels without a launch, which were not launched earlier
     kernels: int  # records of kernels
     lacking: pl.Series  # Boolean for each window: whether it is unknown
-    moved_ns: int  # how far the device's times were early
+    moved_ns: int  # how far the device's times were early; below 0: late
 
 
 class RecordCount:
@@ -90,7 +90,14 @@ def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
             f"{agreeing(number, 'is', 'are')} unknown",
             (rank,),
         )
-    if records.moved_ns:
+    if records.moved_ns < 0:
+        yield RunWarning(
+            "device-clock-late",
+            f"its device's clock is about {-records.moved_ns / 1e6:.1f} ms late: calls that "
+            "wait for the device return before its work ends; its device times are moved by that",
+            (rank,),
+        )
+    if records.moved_ns > 0:
         yield RunWarning(
             "device-clock-early",
             f"its device's clock is at least {records.moved_ns / 1e6:.1f} ms early: kernels start "

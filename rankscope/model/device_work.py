@@ -12,7 +12,10 @@ from rankscope.model.events import Events, InMemoryEvents
 from rankscope.model.schema import DEVICE_KINDS, conform, empty
 
 SYNC_CALLS = pl.Schema(
-    {"process": pl.Int64(), "thread": pl.Int64(), "start": pl.Int64(), "end": pl.Int64()}
+    {
+        **dict.fromkeys(("process", "thread", "start", "end"), pl.Int64()),
+        "drains": pl.Boolean(),  # it waited for all that a stream or the device had to do
+    }
 )
 """API calls that held their thread until the device was done, a row a call."""
 
@@ -49,7 +52,7 @@ class DeviceWork(Events, Protocol):
 
     @property
     def moved(self) -> dict[int, int]:
-        """Process → by how much (ns) its times were early, and are moved."""
+        """Process → by how much (ns) its times were early, and are moved; below 0: late."""
 
     @property
     def unread(self) -> tuple[str, ...]:

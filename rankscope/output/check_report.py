@@ -19,7 +19,13 @@ ABILITIES = tuple(field.name for field in fields(Abilities))
 MOST_LINES = 20
 """Above this number of reports, the table has a row per group of similar reports."""
 
-DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-missing")
+DOUBTFUL = (
+    "records-missing",
+    "report-cut",
+    "device-clock-early",
+    "device-clock-late",
+    "launches-missing",
+)
 """Codes of warnings that make all numbers doubtful."""
 
 ANOTHER_RUN = "another-run"

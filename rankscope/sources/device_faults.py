@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times
+from rankscope.model.schema import STREAM
 from rankscope.util.numbers import NEVER
 
 KERNEL_LAUNCHES = r"^(cuda|cu|hip|musa|acl\w*)\w*Launch(Cooperative)?Kernel"
@@ -88,17 +89,64 @@ def possible() -> pl.Expr:
     return ~early.fill_null(False)
 
 
-def on_host_time(work: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, int]]:
+def on_host_time(
+    work: pl.DataFrame, sync_calls: pl.DataFrame
+) -> tuple[pl.DataFrame, dict[int, int]]:
     """DEVICE_WORK whose kernels start after their launches, as `moved_by` leaves it.
 
     Args:
         work: DEVICE_WORK and more columns.
+        sync_calls: SYNC_CALLS.
 
     Returns:
         The work, and process → how far it was moved (ns).
     """
-    moved = early_by(work)
+    moved = off_by(work, sync_calls)
     return moved_by(work, moved), moved
+
+
+def off_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
+    """Process → how far its device's clock is early (ns); below 0: late.
+
+    Args:
+        work: DEVICE_WORK.
+        sync_calls: SYNC_CALLS.
+    """
+    late = late_by(work, sync_calls)
+    return early_by(work) | {process: -by for process, by in late.items()}
+
+
+def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
+    """Process → how far its device's clock is late (ns), if calls return before what they wait for.
+
+    A call that waited did so for one of the streams with work that was launched before it and had
+    not ended. On a right clock that work ends before the call. Half of the calls must tell. Then
+    the device had nothing to do, and starts the next kernel when it is launched.
+
+    Args:
+        work: DEVICE_WORK.
+        sync_calls: SYNC_CALLS.
+    """
+    waited = sync_calls.filter("drains", pl.col("end") - pl.col("start") >= EARLY_NS)
+    if waited.is_empty():
+        return {}
+    launched = work.drop_nulls("launch").sort("launch", "start")
+    late: dict[int, int] = {}
+    for (process,), calls in waited.partition_by("process", as_dict=True).items():
+        starts, ends = calls["start"].to_numpy(), calls["end"].to_numpy()
+        first = np.full(len(calls), NEVER)  # end of the stream that is done first
+        for part in launched.filter(process=process).partition_by(STREAM):
+            place = np.searchsorted(part["launch"].to_numpy(), starts, side="right")
+            done = np.append(0, part["end"].to_numpy())[place]
+            first = np.minimum(first, np.where(done > starts, done, NEVER))
+        known = first < NEVER
+        if not known.any() or np.median((first - ends)[known]) <= EARLY_NS:
+            continue
+        kernels = launched.filter(process=process, kind="kernel")
+        after = (kernels["start"] - kernels["launch"]).to_numpy()
+        if len(after) and (by := np.quantile(after, LEAST_EARLY, method="lower")) > EARLY_NS:
+            late[process] = int(by)
+    return late
 
 
 def early_by(work: pl.DataFrame) -> dict[int, int]:
@@ -126,7 +174,7 @@ def moved_by(work: pl.DataFrame, moved: dict[int, int]) -> pl.DataFrame:
 
     Args:
         work: DEVICE_WORK and more columns, in the order of the starts.
-        moved: process → how far its device's clock is early (ns).
+        moved: process → how far its device's clock is early (ns); below 0: late.
     """
     if moved:
         shift = pl.col("process").replace_strict(moved, default=0, return_dtype=pl.Int64)

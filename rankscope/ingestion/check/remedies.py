@@ -20,6 +20,8 @@ OF_ANY = {
     "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each",
     "device-clock-early": "nothing to do if the numbers look right; a newer profiler or driver may "
     "convert times correctly",
+    "device-clock-late": "nothing to do if the numbers look right; a newer profiler or driver may "
+    "convert times correctly",
     "iterations-without-work": "nothing to do if these steps do no work on the device; else "
     "rankscope check PATH... says what the reports lack",
     "measured-before": "ingest the reports again with this rankscope",

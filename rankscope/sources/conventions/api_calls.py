@@ -1,15 +1,18 @@
-"""Names of CUDA API calls → whether a call held its thread until the device was done."""
+"""Names of API calls → whether a call held its thread until the device was done."""
 
 from __future__ import annotations
 
 import polars as pl
 
+DRAINING = r"^(cu(da)?|hip)(Stream|Device|Thread|Ctx)Synchronize"
+"""Pattern of the calls that wait for all that a stream or the device has to do."""
+
 SYNCHRONISING = "|".join(
     (
-        r"^cuda(Stream|Device|Thread|Event)Synchronize",
-        r"^cu(Stream|Ctx|Event)Synchronize",
-        r"^cu(da)?Memcpy",  # with pageable memory, even an asynchronous copy waits
-        r"^cudaFree(Host)?(_|$)",
+        DRAINING,
+        r"^(cu(da)?|hip)EventSynchronize",
+        r"^(cu(da)?|hip)Memcpy",  # with pageable memory, even an asynchronous copy waits
+        r"^(cuda|hip)Free(Host)?(_|$)",
         r"^cuMemFree(Host)?(_|$)",
     )
 )
@@ -19,7 +22,7 @@ SYNCHRONISING = "|".join(
 thread, and `cudaEventQuery` returns at once: they do not fit. An export adds suffixes (`_v3020`).
 """
 
-ASYNCHRONOUS = r"^cu(da)?Memcpy.*Async"
+ASYNCHRONOUS = r"^(cu(da)?|hip)Memcpy.*Async"
 """Pattern of the copies that usually return before the copy is done."""
 
 LASTING_NS = 20_000
@@ -34,3 +37,8 @@ def synchronises() -> pl.Expr:
     name, length = pl.col("name"), pl.col("end") - pl.col("start")
     returned = name.str.contains(ASYNCHRONOUS) & (length < LASTING_NS)
     return name.str.contains(SYNCHRONISING) & ~returned & (length >= 0)
+
+
+def drains() -> pl.Expr:
+    """Whether an API call waits for all that a stream or the device has to do; reads `name`."""
+    return pl.col("name").str.contains(DRAINING).fill_null(False)

@@ -129,7 +129,8 @@ def read(
     words = words or vocabulary(ShapingOptions())
     work = _communicating(work, words)
     device_work = _device_work(work, launches, ranges, process, whose)
-    device_work, moved = on_host_time(device_work)
+    sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
+    device_work, moved = on_host_time(device_work, sync_calls)
     return Trace(
         facts=replace(
             stated,
@@ -151,7 +152,7 @@ def read(
                 _without_record(launches, device_work), launches.filter(pl.col("captures") != 0)
             ),
             moved=moved,
-            sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
+            sync_calls=sync_calls,
         ),
         event_ranks=ranks,
         process_of=without_rank if whose.ranks else plain_process,

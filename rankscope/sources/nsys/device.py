@@ -24,7 +24,7 @@ from rankscope.model.schema import (
 )
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
-from rankscope.sources.device_faults import LATE_NS, early_by, moved_by, on_host_time
+from rankscope.sources.device_faults import LATE_NS, moved_by, off_by, on_host_time
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
@@ -109,7 +109,7 @@ def device_work(
         done = _operations(whole, table, names)
         parts.append(_launched(done, launches).with_columns(correlation=done["correlationId"]))
         recorded += whole.height
-    every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk())
+    every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk(), launches.sync_calls)
     parts.clear()
     launches.record(every.select("process", correlationId="correlation"))
     work, unread = with_nccl(file, every.drop("correlation"), nvtx_events)
@@ -183,7 +183,7 @@ class _StreamedWork:
 
     @property
     def moved(self) -> dict[int, int]:
-        """Process → by how much times were early: by the first of them, if one process has all."""
+        """Process → by how much times were off: by the first of them, if one process has all."""
         self._go_through()
         return self._moved or {}
 
@@ -215,7 +215,7 @@ class _StreamedWork:
             work = _wide(part)
             if self._moved is None:
                 alone = self._look.kinds["process"].n_unique() == 1
-                self._moved = early_by(work) if alone else {}
+                self._moved = off_by(work, self.sync_calls) if alone else {}
             if self._gone_through:
                 yield moved_by(work, self._moved)
                 continue

@@ -21,7 +21,7 @@ from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns
-from rankscope.sources.conventions import synchronises
+from rankscope.sources.conventions import drains, synchronises
 from rankscope.sources.device_faults import captures, launches_kernel, outside_captures
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Strings, without_nulls
 from rankscope.util.numbers import NEVER
@@ -267,6 +267,7 @@ class _Names:
         if some.is_empty():
             return empty(SYNC_CALLS)
         waits = some.join(self._waiting, on="nameId").filter(synchronises())
+        waits = waits.with_columns(drains=drains())
         owned = waits.rename({"globalTid": "thread"})
         return owned.with_columns(process=pl.col("thread") // PROCESS).select(SYNC_CALLS.names())
 
