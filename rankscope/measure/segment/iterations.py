@@ -153,6 +153,8 @@ def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> It
         if before["iteration"].item() + 1 == later["iteration"].item():
             frame = frame.with_columns(complete=pl.col("complete") & ~is_later)
             continue
+        if (frame["iteration"] == later["iteration"].item() - 1).any():  # by numbers, already
+            continue
         until = later["start"].item()
         missing = later.with_columns(
             pl.col("iteration", "number") - 1,

@@ -78,7 +78,7 @@ def codes_of_runs() -> set[str]:
         for path in (package / stage).rglob("*.py")
         if "diff" not in path.parts
     ]
-    given = re.compile(r'(?:RunWarning|CheckWarning|with_remedy)\(\s*"([a-z-]+)"')
+    given = re.compile(r'(?:RunWarning|CheckWarning|with_remedy|_placed)\((?:\w+, )?\s*"([a-z-]+)"')
     found = {code for text in texts for code in given.findall(text)}
     assert len(found) > 30
     return found
