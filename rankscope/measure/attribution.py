@@ -16,7 +16,7 @@ from rankscope.model.arrays import (
     filled,
     is_null,
     known_if,
-    places,
+    last_ends,
     rows_of,
     taken,
     with_series,
@@ -164,7 +164,7 @@ class _Look:
         if self._holds:
             self._held.append(work)
         talks = ~is_null(work["operation"])
-        self._alike.append(_groups(with_series(work, pl.Series("talks", talks))))
+        self._alike.append(last_ends(with_series(work, pl.Series("talks", talks)), ALIKE))
         self._calls.append(rows_of(work, talks).select(CALLS))
         columns = work[["kind", "name", "launch_thread", *STREAM, "start", "end"]]
         computing = rows_of(columns, ~talks & ~is_null(work["window"]))
@@ -260,16 +260,6 @@ class _EarlierWork:
             .filter(pl.len().over(STREAM) > 1)  # a single one may have lost its launch record
             .select(*STREAM, "start", "end")
         )
-
-
-def _groups(work: pl.DataFrame) -> pl.DataFrame:
-    """ALIKE and the last `end`: equal operations become one row."""
-    if work.is_empty():
-        return work[[*ALIKE, "end"]]
-    place, some = places(codes(work[ALIKE]))
-    last = np.full(len(some), -NEVER)
-    np.maximum.at(last, place, work["end"].to_numpy())
-    return with_series(taken(work[ALIKE], some), pl.Series("end", last))
 
 
 def _is_training(threads: Times, streams: pl.DataFrame, work: pl.DataFrame) -> Flags:

@@ -113,6 +113,16 @@ def summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]
     return taken(keys, some), added_up(sums, place, len(some)), place
 
 
+def last_ends(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Equal keys become one row, with the last `end`."""
+    if rows.is_empty():
+        return rows[[*keys, "end"]]
+    place, some = places(codes(rows[keys]))
+    last = np.full(len(some), np.iinfo(np.int64).min)
+    np.maximum.at(last, place, rows["end"].to_numpy())
+    return with_series(taken(rows[keys], some), pl.Series("end", last))
+
+
 def added_up(sums: Times, place: Times, rows: int) -> Times:
     """The columns that have the same place added up."""
     totals = np.zeros((len(sums), rows), dtype=np.int64)

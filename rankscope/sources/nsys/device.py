@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model import events
-from rankscope.model.arrays import taken, with_series
+from rankscope.model.arrays import last_ends, taken, with_series
 from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.schema import (
@@ -411,22 +411,15 @@ def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
     rows = whole.select("end", *OWNERS, SHORT, FULL)
-    same = {  # grouping by these as well would cost more than all else
-        name: pl.lit(rows[name][0], pl.Int64)
-        for name in OWNERS
-        if not rows[name].null_count() and rows[name].min() == rows[name].max()
-    }
-    groups = rows.group_by("id", "full", *(name for name in OWNERS if name not in same))
-    return (
-        groups.agg(pl.col("end").max())
-        .with_columns(**same)
-        .with_columns(
-            process=pl.col("globalPid") // PROCESS,
-            device="deviceId",
-            kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
-        )
-        .select(KINDS.names())
-    )
+    alike = last_ends(rows, [name for name in rows.columns if name != "end"])
+    return alike.select(
+        "id",
+        "full",
+        process=pl.col("globalPid") // PROCESS,
+        device="deviceId",
+        kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
+        end="end",
+    ).match_to_schema(KINDS)
 
 
 def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:

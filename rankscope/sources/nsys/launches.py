@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.model.arrays import codes, places, taken
 from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
@@ -129,7 +130,7 @@ class Launches:
     def __init__(self, file: Columns, pool: Strings) -> None:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
-        names, waiting, capturing = _Names(pool), [empty(SYNC_CALLS)], [empty(CAPTURES)]
+        waiting, capturing = [empty(SYNC_CALLS)], [empty(CAPTURES)]
         few = BoundedBuffer()
         self.count = 0
         kernels: dict[int, list[NDArray[Any]]] = {}  # by process: numbers of their launches
@@ -138,10 +139,10 @@ class Launches:
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
-            names.learn(whole["nameId"])
-            waiting.append(names.waiting(whole))
-            capturing.append(names.capturing(whole))
-            for process, numbers in names.launching(whole):
+            waits, captured, launching = _told(whole, pool)
+            waiting.append(waits)
+            capturing.append(captured)
+            for process, numbers in _launching(whole, launching):
                 kernels.setdefault(process, []).append(numbers)
             few.add(piece)
             self.count += whole.height
@@ -236,55 +237,37 @@ class Launches:
             self._held = known | {n: self._held[n] for n in pieces - known.keys()}
 
 
-class _Names:
-    """Which calls wait for the device, launch kernels or capture graphs; each name once."""
+def _told(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataFrame, Flags]:
+    """What the names of the calls of a chunk tell.
 
-    def __init__(self, pool: Strings) -> None:
-        """No names yet; `pool` has them."""
-        self._pool = pool
-        self._known = pl.DataFrame(schema={"nameId": pl.Int64, "name": pl.String})
-        self._waiting, self._launching = self._known, self._known["nameId"]
-        self._capturing = self._known.select("nameId", captures=captures())
+    Returns:
+        SYNC_CALLS and CAPTURES among them, and whether each launches a kernel.
+    """
+    if calls.is_empty():
+        return empty(SYNC_CALLS), empty(CAPTURES), np.empty(0, np.bool_)
+    place, some = places(codes(calls[["nameId"]]))
+    named = pl.DataFrame({"name": pool.of(taken(calls["nameId"], some))})
+    told = named.with_columns(start=0, end=NEVER).select(
+        "name",
+        captures=captures(),
+        launches=launches_kernel(),
+        waits=synchronises().fill_null(False),
+    )
+    rows = np.flatnonzero((told["waits"] | (told["captures"] != 0)).to_numpy()[place])
+    noted = taken(calls, rows).hstack(taken(told[["name", "captures"]], place[rows]))
+    noted = noted.with_columns(process=pl.col("globalTid") // PROCESS, thread="globalTid")
+    return (
+        noted.filter(synchronises()).with_columns(drains=drains()).select(SYNC_CALLS.names()),
+        noted.filter(pl.col("captures") != 0).select(CAPTURES.names()),
+        told["launches"].to_numpy()[place],
+    )
 
-    def learn(self, ids: pl.Series) -> None:
-        """Look up the names of a chunk of calls; each piece is learnt before it is asked about."""
-        fresh = ids.unique().drop_nulls()
-        fresh = fresh.filter(~fresh.is_in(self._known["nameId"].implode()))
-        if fresh.is_empty():
-            return
-        named = pl.DataFrame({"nameId": fresh, "name": self._pool.of(fresh)})
-        self._known = pl.concat([self._known, named])
-        lasting = self._known.with_columns(start=0, end=NEVER)
-        self._waiting = lasting.filter(synchronises()).select("nameId", "name")
-        self._launching = self._known.filter(launches_kernel())["nameId"]
-        self._capturing = self._known.select("nameId", captures=captures()).filter(
-            pl.col("captures") != 0
-        )
 
-    def waiting(self, calls: pl.DataFrame) -> pl.DataFrame:
-        """SYNC_CALLS among the calls of a chunk."""
-        some = calls.filter(pl.col("nameId").is_in(self._waiting["nameId"].implode()))
-        if some.is_empty():
-            return empty(SYNC_CALLS)
-        waits = some.join(self._waiting, on="nameId").filter(synchronises())
-        waits = waits.with_columns(drains=drains())
-        owned = waits.rename({"globalTid": "thread"})
-        return owned.with_columns(process=pl.col("thread") // PROCESS).select(SYNC_CALLS.names())
-
-    def capturing(self, calls: pl.DataFrame) -> pl.DataFrame:
-        """CAPTURES among the calls of a chunk."""
-        if self._capturing.is_empty():
-            return empty(CAPTURES)
-        found = calls.join(self._capturing, on="nameId")
-        return found.select(pl.col("globalTid").alias("process") // PROCESS, "start", "captures")
-
-    def launching(self, calls: pl.DataFrame) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Of the calls of a chunk that launch kernels each process and the numbers, small."""
-        wanted = pl.col("nameId").is_in(self._launching.implode())
-        found = calls.lazy().filter(wanted).select("correlationId", "globalTid").collect()
-        numbers = found["correlationId"].shrink_dtype().to_numpy()
-        for process, rows in _parted(found["globalTid"].to_numpy() >> PROCESS_BITS):
-            yield process, numbers[rows]
+def _launching(calls: pl.DataFrame, flags: Flags) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Of the calls whose flag is set each process and the numbers, small."""
+    owners, numbers = (calls[name].to_numpy()[flags] for name in ("globalTid", "correlationId"))
+    for process, rows in _parted(owners >> PROCESS_BITS):
+        yield process, pl.Series(numbers[rows]).shrink_dtype().to_numpy()
 
 
 def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:
