@@ -320,7 +320,7 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[list[int], 
     events = share > least
     columns = {tuple(np.flatnonzero(column).tolist()) for column in events.T if column.any()}
     sets = [[*each] for each in sorted(columns) if 1 < len(each) <= len(share) // 2]
-    unit = np.nan_to_num(np.nanmax(excess.unit, axis=0))
+    unit = np.nan_to_num(excess.unit).max(axis=0)
     high = np.partition(share, -2, axis=0)[-2:] if len(share) > 1 else np.vstack([0 * share, share])
     best, worth = list[int](), np.zeros(share.shape[1])
     for members in [[row] for row in np.flatnonzero(events.any(axis=1)).tolist()] + sets:

@@ -192,7 +192,7 @@ def test_two_reports_that_claim_one_rank_are_refused_before_they_are_read(
     cli: Cli, reports: Path
 ) -> None:
     """The evidence of the format is the rank's own."""
-    write(reports / "again.lines", SLOW)
+    write(reports / "again.lines", SLOW, ("step", "backward", "all_gather"))
     cli("ingest", reports).refused(3, "again.lines", f"both claim rank {SLOW}")
 
 
