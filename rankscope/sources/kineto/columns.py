@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import polars as pl
 
-from rankscope.model.schema import OPERATION, OPERATORS
+from rankscope.model.schema import OPERATION, OPERATORS, conform
 from rankscope.sources.conventions import drains, short_name, stated_operations, synchronises
 from rankscope.sources.device_faults import captures, launches_kernel
 from rankscope.sources.kineto.json_stream import Args, Event, Number
@@ -116,7 +118,7 @@ NOTHING = Args()
 
 
 def frames(batch: Iterable[Event]) -> dict[str, pl.DataFrame]:
-    """The events that matter: nature → frame of SCHEMAS; times and owners may be null."""
+    """The events that matter, for `finished`: by nature; times and owners may be null."""
     sorted_out: dict[str, list[Event]] = defaultdict(list)
     for event in batch:
         if event.ph == "X":
@@ -126,10 +128,14 @@ def frames(batch: Iterable[Event]) -> dict[str, pl.DataFrame]:
         elif event.name == "process_name":
             sorted_out[NAMED].append(event)
     sorted_out.pop("", None)
-    if NAMED in sorted_out:
-        parts = {NAMED: _names(sorted_out.pop(NAMED))}
-        return parts | {nature: _frame(nature, events) for nature, events in sorted_out.items()}
-    return {nature: _frame(nature, events) for nature, events in sorted_out.items()}
+    every = [event for events in sorted_out.values() for event in events]
+    moments = times([event.ts for event in every] + [event.dur for event in every])
+    found = {}
+    for nature, events in sorted_out.items():
+        start, length = (moments.slice(at, len(events)) for at in (0, len(every)))
+        found[nature] = _frame(nature, events, start, length)
+        moments = moments.slice(len(events))
+    return found
 
 
 @cache
@@ -139,46 +145,28 @@ def _nature(category: str) -> str:
     return LAUNCH if lower.endswith(LAUNCHES) else CATEGORIES.get(lower, "")
 
 
-def _names(events: list[Event]) -> pl.DataFrame:
-    """The ranks that names of processes have: `RANK 3 - GPU`."""
-    found = [RANK_NAME.search(str((event.args or NOTHING).name)) for event in events]
-    ranks = [None if each is None else int(each[1]) for each in found]
-    owners = integers([event.pid for event in events])
-    return pl.DataFrame({"owner": owners, "rank": pl.Series(ranks, dtype=pl.Int64)})
-
-
-def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
+def _frame(nature: str, events: list[Event], start: pl.Series, length: pl.Series) -> pl.DataFrame:
+    """Times, and the columns that TAKEN lists."""
     args = [event.args or NOTHING for event in events]
-    start, length = (times(each) for each in ([e.ts for e in events], [e.dur for e in events]))
-    if nature == SPAN:
-        length = length.fill_null(0)
-    frame = pl.DataFrame(
-        {
-            "start": start,
-            "end": (start + length).set(length < 0, None),
-            "category": pl.Series([event.cat for event in events], dtype=pl.String),
-            "name": pl.Series([event.name for event in events], dtype=pl.String),
-            "external": integers([each.external for each in args]).fill_null(
-                integers([each.older_external for each in args])
-            ),
-            "correlation": integers([each.correlation for each in args]),
-            "rank": _ranks(args),
-        }
-    )
+    length = length.fill_null(0) if nature == SPAN else length
+    columns = {"start": start, "end": (start + length).set(length < 0, None)}
+    for name in TAKEN[nature].split():
+        of_event, read = SOURCES[name]
+        columns[name] = read(events if of_event else args)
+    return pl.DataFrame(columns)
+
+
+def finished(nature: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """All events of a nature as a frame of SCHEMAS; times and owners may be null."""
+    no_time = pl.Series(dtype=pl.Int64)
+    frame = pl.concat([_frame(nature, [], no_time, no_time), *parts], rechunk=True)
     if nature == WORK:
-        frame = _work(frame, events, args)
+        frame = _work(frame)
     elif nature == RANGE:
-        frame = frame.with_columns(_of_collectives(args))
-    if nature in (RANGE, LAUNCH):
-        operator = (pl.col("category") == "cpu_op") | (
-            (pl.col("category") == "Operator") & pl.col("name").str.contains("::", literal=True)
-        )
-        frame = frame.with_columns(
-            process=integers([event.pid for event in events]),
-            thread=integers([event.tid for event in events]),
-            domain=pl.when(operator).then(pl.lit(OPERATORS)).otherwise(pl.lit("")),
-        )
-    if nature == LAUNCH:
+        frame = _ranges(frame)
+    elif nature == NAMED:
+        frame = frame.rename({"named": "rank"})
+    elif nature == LAUNCH:
         frame = frame.with_columns(
             graph=pl.col("name").str.contains("GraphLaunch", literal=True),
             waits=synchronises().fill_null(False),
@@ -186,73 +174,130 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
             captures=captures(),
             kernel=launches_kernel(),
         )
-    return frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[nature].items())
+    return conform(frame, SCHEMAS[nature], drop_others=True)
 
 
-def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.DataFrame:
-    """Kernels, copies and sets with the columns that only they have."""
+def _ranges(frame: pl.DataFrame) -> pl.DataFrame:
+    """Host ranges; the name of `record_param_comms` is that of its collective."""
+    name, category, collective = pl.col("name"), pl.col("category"), pl.col("collective")
+    is_operator = (category == "cpu_op") | (
+        (category == "Operator") & name.str.contains("::", literal=True)
+    )
+    ranges = frame.with_columns(
+        domain=pl.when(is_operator).then(pl.lit(OPERATORS)).otherwise(pl.lit("")),
+        external=pl.coalesce("external", "older"),
+    )
+    if not frame["collective"].count():
+        return ranges
+    is_call = (name == "record_param_comms") & collective.is_not_null()
+    of_call = pl.format("nccl:{}", collective)
+    return ranges.with_columns(name=pl.when(is_call).then(of_call).otherwise(name))
+
+
+def _work(frame: pl.DataFrame) -> pl.DataFrame:
+    """Kernels, copies and sets."""
     category = pl.col("category").str.to_lowercase()
     is_kernel = category == "kernel"
-    element = pl.Series([each.element for each in args], dtype=pl.String).str.to_lowercase()
-    message = integers([each.elements for each in args]) * element.replace_strict(
-        ELEMENT_BYTES, default=None, return_dtype=pl.Int64
-    )
-    # Older versions name the stream in `tid` alone.
-    streams = integers([each.stream for each in args]).fill_null(integers([e.tid for e in events]))
-    owners = integers([e.pid for e in events])
-    contexts = integers([each.context for each in args]).fill_null(0)
-    blocks = [None if each.grid is None else math.prod(each.grid) for each in args]
+    element = pl.col("element").str.to_lowercase()
+    element_bytes = element.replace_strict(ELEMENT_BYTES, default=None, return_dtype=pl.Int64)
+    full = frame["name"].unique()
+    short = full.to_frame().select(short_name()).to_series()
     return frame.with_columns(
-        device=integers([each.device for each in args]).fill_null(owners),
-        owner=owners,
-        context=contexts.cast(pl.UInt32, wrap_numerical=True),
-        stream=streams.cast(pl.UInt32, wrap_numerical=True),
+        # Older versions name the stream in `tid` alone.
+        stream=pl.coalesce("stream", "thread").cast(pl.UInt32, wrap_numerical=True),
+        context=pl.col("context").fill_null(0).cast(pl.UInt32, wrap_numerical=True),
+        device=pl.coalesce("device", "owner"),
         kind=pl.when(is_kernel)
         .then(pl.lit("kernel"))
         .when(category.str.ends_with("memcpy"))
         .then(pl.lit("copy"))
         .otherwise(pl.lit("set")),
-        name=pl.when(is_kernel).then(short_name()).otherwise(pl.lit("")),
+        name=pl.when(is_kernel)
+        .then(pl.col("name").replace_strict(full, short, return_dtype=pl.String))
+        .otherwise(pl.lit("")),
         full=pl.when(is_kernel).then("name"),
-        operation=pl.when(is_kernel).then(
-            stated_operations(pl.Series([each.collective for each in args], dtype=pl.String))
-        ),
-        bytes=integers([each.bytes for each in args]).fill_null(message),
-        grid=pl.when(is_kernel).then(
-            pl.Series(blocks, dtype=pl.Float64).cast(pl.Int64, strict=False)
-        ),
-        communicator=_communicator(args),
-        sequence=integers([each.sequence for each in args]),
+        operation=pl.when(is_kernel).then(stated_operations(frame["collective"])),
+        bytes=pl.coalesce("bytes", pl.col("elements") * element_bytes),
+        grid=pl.when(is_kernel).then(pl.col("grid").cast(pl.Int64, strict=False)),
+        external=pl.coalesce("external", "older"),
     )
 
 
-def _ranks(args: list[Args]) -> pl.Series:
+Read = Callable[[list[Any]], pl.Series]
+
+
+def _texts(attribute: str) -> Read:
+    get = attrgetter(attribute)
+    return lambda rows: pl.Series([*map(get, rows)], dtype=pl.String)
+
+
+def _numbers(attribute: str) -> Read:
+    get = attrgetter(attribute)
+    return lambda rows: integers([*map(get, rows)])
+
+
+def _blocks(args: list[Args]) -> pl.Series:
+    """The number of blocks of each kernel."""
+    blocks = [None if each.grid is None else math.prod(each.grid) for each in args]
+    return pl.Series(blocks, dtype=pl.Float64)
+
+
+def _stated_ranks(args: list[Args]) -> pl.Series:
     """The rank that each event states; null without a whole number."""
-    every = [each.rank for each in args]
-    if not any(every):
-        return pl.Series([0 if each == 0 else None for each in every], dtype=pl.Int64)
-    return pl.Series([each if type(each) is int else None for each in every], dtype=pl.Int64)
+    ranks = [each.rank for each in args]
+    if ranks.count(None) < len(ranks):
+        ranks = [each if type(each) is int else None for each in ranks]
+    return pl.Series(ranks, dtype=pl.Int64)
 
 
-def _of_collectives(args: list[Args]) -> pl.Expr:
-    """The `name` of a range, which for `record_param_comms` is that of its collective."""
-    collective = pl.Series([each.collective for each in args], dtype=pl.String)
-    is_call = (pl.col("name") == "record_param_comms") & collective.is_not_null()
-    return (
-        pl.when(is_call)
-        .then(pl.format("nccl:{}", pl.lit(collective)))
-        .otherwise("name")
-        .alias("name")
-    )
+def _named_ranks(args: list[Args]) -> pl.Series:
+    """The ranks that names of processes have: `RANK 3 - GPU`."""
+    found = [RANK_NAME.search(str(each.name)) for each in args]
+    return pl.Series([None if each is None else int(each[1]) for each in found], dtype=pl.Int64)
 
 
-def _communicator(args: list[Args]) -> pl.Series:
+def _communicators(args: list[Args]) -> pl.Series:
     """Name and members of the process group of each collective: the same on all its ranks."""
     groups = [
         None if each.group is None else f"{each.group} {each.members or ''}".rstrip()
         for each in args
     ]
     return pl.Series(groups, dtype=pl.String).str.replace_all(", ", ",", literal=True)
+
+
+SOURCES: dict[str, tuple[bool, Read]] = {
+    "name": (True, _texts("name")),
+    "category": (True, _texts("cat")),
+    "process": (True, _numbers("pid")),
+    "owner": (True, _numbers("pid")),
+    "thread": (True, _numbers("tid")),
+    "rank": (False, _stated_ranks),
+    "named": (False, _named_ranks),
+    "collective": (False, _texts("collective")),
+    "element": (False, _texts("element")),
+    "older": (False, _numbers("older_external")),
+    "grid": (False, _blocks),
+    "communicator": (False, _communicators),
+    "external": (False, _numbers("external")),
+    "correlation": (False, _numbers("correlation")),
+    "device": (False, _numbers("device")),
+    "context": (False, _numbers("context")),
+    "stream": (False, _numbers("stream")),
+    "bytes": (False, _numbers("bytes")),
+    "elements": (False, _numbers("elements")),
+    "sequence": (False, _numbers("sequence")),
+}
+"""Column → whether it is read from the events, else from their `args`; and how."""
+
+TAKEN = {
+    RANGE: "process thread rank category name collective external older",
+    LAUNCH: "process thread rank name correlation",
+    WORK: "owner thread rank category name collective external older correlation device context "
+    "stream bytes grid element elements communicator sequence",
+    SPAN: "",
+    NAMED: "owner named",
+}
+"""Nature → columns of SOURCES that are read."""
 
 
 def times(raw: list[msgspec.Raw]) -> pl.Series:

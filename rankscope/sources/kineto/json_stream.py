@@ -153,10 +153,10 @@ class EventFile:
         """The fields before the events, if these begin in so many bytes; no events are read.
 
         Args:
-            most: bytes; None: those of a chunk.
+            most: bytes; None: those that are read first.
         """
         with _opened(self.path) as file:
-            self._skip_head(self._read(file, most or self.limits.chunk_bytes))
+            self._skip_head(self._read(file, most or self.limits.first_bytes))
         return self.about
 
     def beginning(self) -> list[Event]:
@@ -181,7 +181,7 @@ class EventFile:
             UnreadableReport: it is truncated, damaged or not a trace.
         """
         with _opened(self.path) as file:
-            pending = self._read(file, self.limits.chunk_bytes)
+            pending = self._read(file, self.limits.first_bytes)
             listed, start = self._skip_head(pending)
             pending = pending[start:]
             while more := self._read(file, self.limits.chunk_bytes):

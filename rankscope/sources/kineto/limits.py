@@ -10,7 +10,8 @@ class Limits:
     """Limits of reading a trace.
 
     Attributes:
-        chunk_bytes: bytes that are read at once.
+        first_bytes: bytes that are read first; the fields before the events fit in.
+        chunk_bytes: bytes that are read at once after these; events of more are slower to make.
         largest_bytes: of one event, and of the text after the events, in Kineto's files.
         most_times, most_bytes: a file may unpack to this many times its bytes, and so many more;
             real ones to 10 to 30 times.
@@ -19,7 +20,8 @@ class Limits:
         most_names: different names of ranges, and of kernels; real traces have thousands.
     """
 
-    chunk_bytes: int = 2**22
+    first_bytes: int = 2**22
+    chunk_bytes: int = 2**20
     largest_bytes: int = 2**24
     most_times: int = 200
     most_bytes: int = 2**26

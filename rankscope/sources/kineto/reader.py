@@ -42,6 +42,7 @@ from rankscope.sources.kineto.columns import (
     SCHEMAS,
     SPAN,
     WORK,
+    finished,
     frames,
 )
 from rankscope.sources.kineto.gloo import waits_on_callers
@@ -166,13 +167,11 @@ def read(
 def _decoded(path: Path, limits: Limits) -> tuple[EventFile, Frames]:
     """A file, and its events: nature → frame of SCHEMAS."""
     file = EventFile(path, limits)
-    parts: dict[str, list[pl.DataFrame]] = {
-        nature: [pl.DataFrame(schema=schema)] for nature, schema in SCHEMAS.items()
-    }
+    parts: dict[str, list[pl.DataFrame]] = {nature: [] for nature in SCHEMAS}
     for batch in file:
         for nature, frame in frames(batch).items():
             parts[nature].append(frame)
-    return file, {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
+    return file, {nature: finished(nature, parts.pop(nature)) for nature in SCHEMAS}
 
 
 def _check(path: Path, file: EventFile, events: Frames, limits: Limits) -> None:
@@ -307,6 +306,9 @@ def _device_work(
         .unique(["correlation", *within], keep="first", maintain_order=True)
         .select("correlation", "process", "graph", launch="start", launch_thread="thread")
     )
+    joined = work.join(called, on=["correlation", *within], how="left")
+    if not joined["launch"].has_nulls():
+        return _in_order(joined, process)
     ran_for = (
         ranges.filter(pl.col("external") != 0)
         .sort("start")
@@ -314,14 +316,16 @@ def _device_work(
         .select("external", *within, started="start", by="thread")
     )
     unlaunched = pl.col("launch").is_null() & (pl.col("started") <= pl.col("start"))
-    joined = (
-        work.join(called, on=["correlation", *within], how="left")
-        .join(ran_for, on=["external", *within], how="left")
-        .with_columns(
-            pl.col("process").fill_null(process),
-            pl.col("graph").fill_null(False),
-            launch=pl.when(unlaunched).then("started").otherwise("launch"),
-            launch_thread=pl.when(unlaunched).then("by").otherwise("launch_thread"),
-        )
+    joined = joined.join(ran_for, on=["external", *within], how="left").with_columns(
+        launch=pl.when(unlaunched).then("started").otherwise("launch"),
+        launch_thread=pl.when(unlaunched).then("by").otherwise("launch_thread"),
     )
-    return joined.sort("start").cast({"kind": DEVICE_WORK["kind"]})
+    return _in_order(joined, process)
+
+
+def _in_order(work: pl.DataFrame, process: int) -> pl.DataFrame:
+    """Device work by start; what no call launched is of a process, and of no graph."""
+    whole = work.with_columns(
+        pl.col("process").fill_null(process), pl.col("graph").fill_null(False)
+    )
+    return whole.sort("start").cast({"kind": DEVICE_WORK["kind"]})

@@ -247,7 +247,7 @@ def test_pieces_are_cut_between_events_only(tmp_path: Path, packed: bool) -> Non
     if packed:
         path.write_bytes(gzip.compress(path.read_bytes()))
     for size in (700, 1111, 9999):
-        trace = reader.read(path, limits=Limits(chunk_bytes=size))
+        trace = reader.read(path, limits=Limits(first_bytes=size, chunk_bytes=size))
         assert trace.ranges.whole["start"].to_list() == [i * 1000 for i in range(200)]
         assert trace.facts.environment[0].rank == 1
 
@@ -256,7 +256,7 @@ def test_a_packed_trace_is_decoded_in_the_same_chunks(tmp_path: Path) -> None:
     plain = written(tmp_path / "t.json", [step(i, i, 1) for i in range(10_000)])
     packed = tmp_path / "t.json.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    limits = Limits(chunk_bytes=2**18)
+    limits = Limits(first_bytes=2**18, chunk_bytes=2**18)
     chunks = [[len(each) for each in EventFile(path, limits)] for path in (plain, packed)]
     assert chunks[0] == chunks[1]
     assert 2 < len(chunks[0]) < 10
@@ -330,7 +330,7 @@ def test_a_huge_event_is_refused_without_reading_on(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(b'{"traceEvents": [{"name": "' + b"x" * 2**20 + b'"}]}')
     with pytest.raises(UnreadableReport, match="damaged or truncated"):
-        reader.read(path, limits=Limits(chunk_bytes=2**12, largest_bytes=2**16))
+        reader.read(path, limits=Limits(first_bytes=2**12, chunk_bytes=2**12, largest_bytes=2**16))
 
 
 def test_a_name_may_be_long(tmp_path: Path) -> None:
