@@ -292,6 +292,24 @@ def test_an_event_that_outlasts_its_capture_is_a_broken_record(
     assert_slow(run)
 
 
+def test_advice_about_records_fits_a_trace_that_has_some(
+    tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    """A quarter of a rank's kernels has no launch: all its iterations are unknown."""
+
+    def unnumbered(rank: int, trace: dict[str, Any]) -> None:
+        for each in kernels(trace)[::4] if rank == 1 else ():
+            each["args"]["correlation"] = 0
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=6), unnumbered))
+    assert {"records-missing", "launches-missing"} <= {*codes(run)}
+    verdict = run.compare().verdict
+    assert verdict.kind == "inconclusive"
+    assert verdict.next.startswith("ask for --clock gpu; rankscope check")
+    asked = cli("imbalance", "--db", run.db, "--clock", "gpu").out
+    assert "Next: rankscope check --db job.duckdb says which records of the device" in asked
+
+
 @pytest.mark.slow
 def test_launches_that_a_graph_captures_are_not_lost(tmp_path: Path) -> None:
     """A server captures a graph amid a step: none of these launches runs."""

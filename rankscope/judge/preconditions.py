@@ -25,6 +25,9 @@ from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
+LACKING = "rankscope check PATH... says which records of the device are missing"
+"""What to do where every rank has records of its device."""
+
 
 def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
     """No verdict: why, and what would settle it."""
@@ -70,7 +73,7 @@ def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     return inconclusive(
         "the work of the ranks is unknown, because "
         + ("collectives alone are recorded" if alone else "their times include waits"),
-        advice(Record.DEVICE, inputs.run.recorder),
+        LACKING if inputs.run.has_device else advice(Record.DEVICE, inputs.run.recorder),
     )
 
 
@@ -91,11 +94,14 @@ def alike(judged: Judgement) -> Verdict | None:
 
 def only_loading_known(judged: Judgement) -> Verdict | None:
     """Only the load phase could be judged."""
-    if judged.inputs.run.metric == "work":
+    run = judged.inputs.run
+    if run.metric == "work":
         return None
     return inconclusive(
         "loading is balanced, but the later phases are unknown, because their times include waits",
-        f"{advice(Record.DEVICE, judged.inputs.run.recorder)}; or annotate the all-reduce",
+        f"ask for --clock gpu; {LACKING}"
+        if run.has_device
+        else f"{advice(Record.DEVICE, run.recorder)}; or annotate the all-reduce",
     )
 
 
