@@ -181,6 +181,8 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
     if slow is None or judged.main != "transfer":
         return _network(verdict, judged)
     first = slow.slow.row(0, named=True)
+    on = sorted({str(inputs.hosts.get(rank)) for rank in first["members"]})
+    place = f", all on {on[0]}" if len(on) == 1 < len({*inputs.hosts.values()}) else ""
     many = slow.slow["group"].n_unique()
     more = "" if many == 1 else f", one of {many} slow ones,"
     where = (
@@ -196,8 +198,8 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
     adapters = f"; the network adapters of its hosts {seen}" if seen else ""
     return (
         f"The transfer is slow: {first['operation']} on {first['label']} "
-        f"({counted(len(first['members']), 'member')}){more} takes {ms(first['transfer_ns'])} once "
-        f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
+        f"({counted(len(first['members']), 'member')}{place}){more} takes "
+        f"{ms(first['transfer_ns'])} once all ranks have arrived, usually {ms(first['usual_ns'])}, "
         f"{_when(verdict, inputs)}{where}{adapters}. At the usual speed the run would "
         f"save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
