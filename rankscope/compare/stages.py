@@ -15,13 +15,13 @@ from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table
 from rankscope.compare.reuse import host_clock_waits, rescored, selects_the_same, waits_by_rank
 from rankscope.compare.run_facts import began_apart
+from rankscope.compare.scenarios import scenarios
 from rankscope.compare.verdict_inputs import JUDGED, verdict_inputs
 from rankscope.judge.healing import Prices, sampled
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.replay import Replay
 from rankscope.judge.replay_inputs import ReplayParts, replay_parts
 from rankscope.judge.rules import judge
-from rankscope.judge.scenarios import scenarios
 from rankscope.judge.transfers import slow_transfers
 from rankscope.match.communication import (
     RunCalls,
