@@ -338,8 +338,8 @@ RULES: tuple[Rule, ...] = (
     preconditions.only_loading_known,
     preconditions.ranks_missing,
     preconditions.ranks_blind,
-    preconditions.unlike_outside,
     network,
+    preconditions.unlike_outside,
     balanced,
 )
 """The first rule that finds something decides; the last one always does."""

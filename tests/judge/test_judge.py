@@ -231,11 +231,13 @@ def test_communication_that_was_not_matched_is_said() -> None:
 def test_work_outside_of_what_is_judged_is_said() -> None:
     """The first collective of a capture may wait for what a rank did before it."""
     given = inputs()
-    for more_ms, kind in ((1.1, VerdictKind.INCONCLUSIVE), (0.9, VerdictKind.BALANCED)):
+    for more_ms, kind in ((0.9, VerdictKind.BALANCED), (1.1, VerdictKind.INCONCLUSIVE)):
         outside = {rank: round(more_ms * MS * COUNT) if rank == 3 else 0 for rank in range(RANKS)}
         verdict = judge(replace(given, outside_ns=outside))
         assert (verdict.kind, verdict.ranks) == (kind, ())
         assert ("rank 3" in verdict.sentence) == (kind is VerdictKind.INCONCLUSIVE)
+    network = judge(replace(given, outside_ns=outside, exposed_transfer_ns=40 * MS * COUNT))
+    assert network.kind is VerdictKind.COMMUNICATION, "40 % matter more than 1 %"
 
 
 def test_who_leads_by_chance_is_said_and_not_accused() -> None:
