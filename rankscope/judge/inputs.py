@@ -78,7 +78,7 @@ class VerdictInputs:
 
     def healed(self, claim: Slow) -> Floats:
         """What healing a claim takes out: rank by iteration by phase, ns."""
-        slow = self.excess.cells(claim.ranks, claim.pattern.iterations)
+        slow = claim.cells(self.excess, self.story.event)
         amount = self.excess.amounts(self.story.noise, slow)
         return self.excess.saved(amount, self.excess.by_phase)
 
@@ -99,5 +99,5 @@ class VerdictInputs:
 
     def rows_of(self, claim: Slow) -> pl.DataFrame:
         """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
-        theirs = pl.col("rank").is_in(claim.ranks)
+        theirs = pl.col("rank").is_in(claim.ranks) & (pl.col("flagged") | (not claim.in_turn))
         return self.flags.filter(theirs & pl.col("iteration").is_in(claim.pattern.iterations))

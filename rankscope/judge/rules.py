@@ -399,7 +399,7 @@ def _findings(inputs: VerdictInputs, claim: Slow) -> tuple[Finding, ...]:
 def _extent(inputs: VerdictInputs, claim: Slow) -> tuple[Floats, str | None, float | None]:
     """The excess of each rank in each iteration of a claim, ns; its main phase, and its share."""
     excess = inputs.excess
-    slow = excess.cells(claim.ranks, claim.pattern.iterations) & ~np.isnan(excess.total)
+    slow = claim.cells(excess, inputs.story.event) & ~np.isnan(excess.total)
     total, sums = excess.total[slow], np.nansum(excess.by_phase[slow], axis=0)
     return total, *_largest_phase(inputs, sums, total.sum())
 

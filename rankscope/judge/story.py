@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import comb
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ from rankscope.judge.chance import (
     chance_of_sets,
     lasting,
 )
-from rankscope.judge.excess import Excess, Index, event_of, noise_of
+from rankscope.judge.excess import Excess, Flags, Index, event_of, noise_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.kinds import Phase, VerdictKind
@@ -30,11 +31,23 @@ class Slow:
 
     `chance`: the probability that a run without slow ranks looks like this. None of facts: that
     something happened needs no test, but it says nothing of other iterations.
+    `in_turn`: they are slow where they have events, in each iteration some of them.
     """
 
     ranks: tuple[int, ...]
     pattern: Pattern
     chance: float | None
+    in_turn: bool = False
+
+    def cells(self, excess: Excess, event: float) -> Flags:
+        """Where they are slow, as a matrix of rank by iteration.
+
+        Args:
+            excess: of all ranks, in some iterations.
+            event: `Story.event`.
+        """
+        cells = excess.cells(self.ranks, self.pattern.iterations)
+        return np.asarray(cells & (excess.share > event)) if self.in_turn else cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         excess = excess.without(Phase.LOAD)
         found, lead = _traits(excess, noise, None)
     found += facts_of(excess, noise, found)
-    found = _told_once(found)
+    found = _told_once(found) or _in_turn(excess, noise)
     slow = any(each.chance is not None for each in found)
     fast = None if slow else _fast(excess, noise, spans)
     return Story(noise, tuple(found), lead, len(excess.numbers), fast, loaders_bind)
@@ -98,6 +111,29 @@ def claims_of(excess: Excess, story: Story) -> list[Slow]:
     known = [each for each in parts if each.pattern.iterations]
     told = excess.without(Phase.LOAD) if story.loaders_bind else excess
     return _told_once(known + facts_of(told, story.noise, known))
+
+
+def _in_turn(excess: Excess, noise: float) -> list[Slow]:
+    """The few ranks to which nearly all events belong, where no rank has most of them.
+
+    They have at least half as many as the rank with most. That they are so often the slowest must
+    be no chance. Successive iterations with the same slowest rank count as one.
+    """
+    ranks = len(excess.ranks)
+    events = excess.share > event_of(noise)
+    counts = events.sum(axis=1)
+    members = np.flatnonzero(counts >= np.maximum(HALF * counts.max(), 1))
+    if not 2 <= len(members) <= ranks // 3:
+        return []
+    slowest = np.where(events.any(axis=0), excess.share.argmax(axis=0), ranks)
+    starts = slowest[np.diff(slowest, prepend=ranks) != 0]
+    every, own = int((starts < ranks).sum()), int(np.isin(starts, members).sum())
+    chance = comb(every, own) * chance_of_few(own, len(members), ranks)
+    if chance > ALPHA:
+        return []
+    hits = tuple(excess.numbers[np.isin(slowest, members)].tolist())
+    pattern = Pattern(VerdictKind.TRANSIENT, hits)
+    return [Slow(tuple(excess.ranks[members].tolist()), pattern, chance, in_turn=True)]
 
 
 def _told_once(found: list[Slow]) -> list[Slow]:
@@ -353,7 +389,7 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
     """
     apart = excess.share > story.event
     for each in story.slow:
-        apart |= excess.cells(each.ranks, each.pattern.iterations)
+        apart |= each.cells(excess, story.event)
     row, column = np.nonzero(~np.isnan(excess.total))
     by_phase = excess.by_phase[row, column]
     filled = np.where(np.isnan(by_phase), -np.inf, by_phase)

@@ -167,6 +167,22 @@ def test_ranks_that_take_turns_for_some_iterations_each() -> None:
     assert ranks_of(story(late)) == [(0,)]
 
 
+@pytest.mark.parametrize(("owners", "named"), [(range(8, 12), True), (range(16), False)])
+def test_events_of_few_ranks_in_turn(owners: range, *, named: bool) -> None:
+    """Another job on one host stops each of its ranks now and then; anywhere, it is nobody's."""
+    draw = np.random.default_rng(5)
+    late = noise(16, 24)
+    for iteration in range(24):
+        late[owners[iteration * 7 % len(owners)], iteration] += draw.uniform(10, 25)
+    found = story(late).slow
+    assert bool(found) == named
+    for each in found:
+        assert (each.ranks, each.in_turn) == ((8, 9, 10, 11), True)
+        assert each.pattern.iterations == tuple(range(1, 25))
+        cells = each.cells(excess(late), story(late).event)
+        assert cells.sum(axis=0).tolist() == [1] * 24, "each is slow in its own iterations"
+
+
 def test_events_of_two_ranks_at_different_times() -> None:
     """Six events are no habit of eight ranks if only two of them have any; three may be."""
     late = noise(8, 20)
