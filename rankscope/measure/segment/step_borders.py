@@ -60,7 +60,7 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
     if clears.any():
         ranges = ranges.filter(~clears)
     phases = ranges.filter(means.is_in(NAMED_PHASES))
-    present = {*phases["means"]}
+    present = {*phases["means"].unique()}
     last = "optimizer" if "optimizer" in present else "backward"
     closers = phases.filter(means == last)
     if closers.is_empty():

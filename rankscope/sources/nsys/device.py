@@ -44,8 +44,6 @@ GRID = ["gridX", "gridY", "gridZ"]
 EXTRA = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *GRID]
 
 NAMES = ["shortName", "demangledName"]
-SHORT = pl.coalesce(NAMES).alias("id")
-FULL = pl.coalesce(reversed(NAMES)).alias("full")
 OWNERS = ["globalPid", "deviceId"]
 
 MOST_KEPT = 4_000_000
@@ -99,20 +97,20 @@ def device_work(
     if launches.of_kernels > events.MOST_HELD:  # so many that operations are too many as well
         return _StreamedWork(file, tables, names, launches, nvtx_events, until)
     rows = recorded = 0
-    parts = [empty(DEVICE_WORK).with_columns(correlation=pl.lit(None, pl.Int64))]
+    parts = [with_series(empty(DEVICE_WORK), pl.Series("correlationId", dtype=pl.Int64))]
     for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
         whole = _whole(piece, until)
         rows += piece.height
         if rows > events.MOST_HELD:
             return _StreamedWork(file, tables, names, launches, nvtx_events, until)
-        names.learn(whole.select(SHORT, FULL))
+        names.learn(_ids(whole))
         done = _operations(whole, table, names)
-        parts.append(_launched(done, launches).with_columns(correlation=done["correlationId"]))
+        parts.append(with_series(_launched(done, launches), done["correlationId"]))
         recorded += whole.height
     every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk(), launches.sync_calls)
     parts.clear()
-    launches.record(every.select("process", correlationId="correlation"))
-    work, unread = with_nccl(file, every.drop("correlation"), nvtx_events)
+    launches.record(every)
+    work, unread = with_nccl(file, every[DEVICE_WORK.names()], nvtx_events)
     return InMemoryWork(
         work,
         recorded + launches.count,
@@ -410,7 +408,7 @@ def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
 
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
-    rows = whole.select("end", *OWNERS, SHORT, FULL)
+    rows = with_series(whole[["end", *OWNERS]], *_ids(whole))
     alike = last_ends(rows, [name for name in rows.columns if name != "end"])
     return alike.select(
         "id",
@@ -422,16 +420,24 @@ def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     ).match_to_schema(KINDS)
 
 
+def _ids(rows: pl.DataFrame) -> pl.DataFrame:
+    """`id` of the short name and `full` of the whole name; where one is missing, the other."""
+    ids = rows[NAMES]
+    if any(each.has_nulls() for each in ids):
+        ids = ids.select(pl.coalesce(NAMES), full=pl.coalesce(reversed(NAMES)))
+    return pl.DataFrame(dict(zip(("id", "full"), ids, strict=True)))
+
+
 def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
     """The columns of DEVICE_WORK that valid rows have themselves, and their correlation."""
-    kind = DEVICE_TABLES[table]
+    kind, ids = DEVICE_TABLES[table], _ids(whole)
     return whole.select(
         "start",
         "end",
         "correlationId",
         "bytes",
-        name=names.of(whole.select(SHORT).to_series()),
-        operation=names.operations(whole.select(FULL).to_series()),
+        name=names.of(ids["id"]),
+        operation=names.operations(ids["full"]),
         process=pl.col("globalPid") // PROCESS,
         kind=pl.lit(kind, DEVICE_WORK["kind"]),
         device="deviceId",
