@@ -107,6 +107,7 @@ def test_ranks_in_names(tmp_path: Path, name: str) -> None:
 GRIDS = {
     "node{0}/gpu{1}.json": None,
     "host{0}_local_rank_{1}.json": None,
+    "node0{3}/gpu{1}.json": None,
     "node-{0}/rank{1}.json": None,
     "run.32-TP-{1}-DP-{0}.trace.json": r"TP\-(?P<rank2>\d+).*DP\-(?P<rank1>\d+)",
     "dp{0}/t/tp{1}.json": r"dp(?P<rank1>\d+).*tp(?P<rank2>\d+)",
@@ -117,7 +118,10 @@ GRIDS = {
 def test_two_numbers_of_names_are_one_rank(tmp_path: Path, name: str) -> None:
     """Of nodes and devices as launchers count; else in the order that the user gives."""
     grid = {(node, device): 2 * node + device for node in (0, 1) for device in (0, 1)}
-    folder = named(tmp_path, {name.format(*place): rank for place, rank in grid.items()})
+    folder = named(
+        tmp_path,
+        {name.format(*place, 0, place[0] + 1): rank for place, rank in grid.items()},
+    )
     if (pattern := GRIDS[name]) is None:
         run = read(folder)
         assert "nodes and devices" in codes(run)["rank-assumed"]
@@ -186,6 +190,11 @@ def test_a_hint_has_a_pattern_that_fits_the_path(tmp_path: Path) -> None:
     with pytest.raises(ReportError) as refused:
         read(folder)
     assert r"--rank-pattern 'TP\-(?P<rank>\d+)'" in (refused.value.hint or "")
+    for path, letter in zip(sorted(folder.iterdir()), "ab", strict=True):
+        path.rename(folder / f"{letter}.json")
+    with pytest.raises(ReportError) as refused:
+        read(folder)
+    assert "'rank_(?P<rank>" in (refused.value.hint or ""), "an example: no number differs"
 
 
 def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Callable[..., Result]) -> None:

@@ -89,7 +89,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
         rank=options.rank,
         alone=options.alone,
         numbers=file.numbers,
-        grid=file.grid,
+        rank_place=file.pattern,
     )
     return Segmented(trace, chosen, ranks)
 

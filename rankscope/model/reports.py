@@ -51,7 +51,7 @@ class ReportFile:
     modified_ns: int
     folder: Path | None = None  # start of a relative path, if not the working folder
     numbers: Claim | None = field(default=None, compare=False)  # by its name beside the others'
-    grid: str | None = field(default=None, compare=False)  # a pattern if several numbers tell it
+    pattern: str | None = field(default=None, compare=False)  # for the numbers that may tell it
     more: tuple[Path, ...] = ()  # further windows of the same process, read together with it
 
     @property

@@ -15,7 +15,6 @@ from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdent
 from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 from rankscope.sources.name_numbers import (
-    HANDLER_ENDING,
     NODES,
     RANK_PATTERN,
     place_groups,
@@ -183,7 +182,7 @@ def identities(
     rank: int | None = None,
     alone: bool = False,
     numbers: Claim | None = None,
-    grid: str | None = None,
+    rank_place: str | None = None,
 ) -> dict[int, RankIdentity]:
     """Process key → the rank of each process of a report that has iterations.
 
@@ -195,7 +194,7 @@ def identities(
         rank: the rank that the user gives the report.
         alone: it is the only report, which is rank 0 without any evidence.
         numbers: as in `claims_for_report`.
-        grid: a pattern that fits the path, if it takes several numbers to tell the rank.
+        rank_place: a pattern for the numbers that may tell the rank.
 
     Raises:
         UsageError: the user gives one rank to several processes.
@@ -229,7 +228,7 @@ def identities(
     if best is None:
         raise UnknownRank(
             f"{path}: no evidence of the rank that wrote it",
-            hint=f"{name_hint(path, grid)}; {ONE_AT_A_TIME}",
+            hint=f"{name_hint(rank_place)}; {ONE_AT_A_TIME}",
         )
     return {
         process: RankIdentity(
@@ -277,27 +276,21 @@ def _apart(path: Path) -> str:
     )
 
 
-def name_hint(path: Path, grid: str | None = None) -> str:
-    """How to name the place of the rank, with a pattern that fits the path if it has a number.
+def name_hint(rank_place: str | None) -> str:
+    """How to name the place of the rank, with a pattern that fits the reports if there is one.
 
     Args:
-        grid: a pattern for the numbers that tell its rank together.
+        rank_place: the pattern.
     """
-    if grid is not None:
+    if rank_place is None:
+        return NAME_HINT
+    if "rank2" in rank_place:
         return (
             "several numbers of its name tell it together, in an order that nothing says: "
-            f"--rank-pattern '{grid}' counts rank1 slowest; number the groups otherwise for "
+            f"--rank-pattern '{rank_place}' counts rank1 slowest; number the groups otherwise for "
             "another order"
         )
-    text = "/".join((*path.parts[-PARENTS - 1 : -1], formats.title(path)))
-    named = [*re.finditer(r"([A-Za-z]+[_\-.=/]?)([0-9]{1,6})(?!\d)", text)]
-    if not named or HANDLER_ENDING.search(text):
-        return NAME_HINT
-    best = next((each for each in named if OF_DIMENSION.search(each[0])), named[-1])
-    return (
-        "give the place of the rank in the path: --rank-pattern "
-        f"'{re.escape(best[1])}(?P<rank>\\d+)'"
-    )
+    return f"give the place of the rank in the path: --rank-pattern '{rank_place}'"
 
 
 def _by_name(path: Path, numbers: Claim | None) -> Claim | None:

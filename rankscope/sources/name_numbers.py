@@ -38,6 +38,9 @@ PLACE = re.compile(
 )
 """A place in one dimension of a job: its number with the word before it."""
 
+NUMBER = re.compile(r"([A-Za-z]*[_\-.=/]?)(?<!\d)([0-9]{1,6})(?!\d)")
+"""A number with the word before it."""
+
 PLACE_GROUP = re.compile(r"rank[1-9]")
 """Groups of `--rank-pattern` that make a rank together; `rank1` counts slowest."""
 
@@ -47,7 +50,8 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
 
     It is the rank by the groups `rank1`, `rank2`, … of the user's pattern; or by the number in
     which the names of one folder differ, or the folders of reports of one name; or by numbers of
-    nodes and devices. Names that differ in several other dimensions get a pattern for them.
+    nodes and devices. The other reports get a pattern for the
+    numbers in which they differ.
 
     Args:
         own: the user's pattern of the rank.
@@ -55,7 +59,9 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
     if own is not None and (groups := place_groups(own)):
         claims = _by_groups([each.path for each in reports], own, groups)
         return [replace(each, numbers=claims.get(each.path)) for each in reports]
-    nodes, grid = _grid([each.path for each in reports])
+    paths = [each.path for each in reports]
+    nodes, grid = _grid(paths)
+    hint = grid or _varying(paths)
     folders: dict[Path, list[Path]] = {}
     for each in reports:
         folders.setdefault(each.path.parent, []).append(each.path)
@@ -68,7 +74,7 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
         ranks |= differing_numbers(paths)
     claims = {path: Claim(rank, None, NAMES_DIFFER) for path, rank in ranks.items()}
     claims |= {path: Claim(rank, None, NODES) for path, rank in nodes.items()}
-    return [replace(each, numbers=claims.get(each.path), grid=grid) for each in reports]
+    return [replace(each, numbers=claims.get(each.path), pattern=hint) for each in reports]
 
 
 def found_before(rank: int, evidence: str) -> Claim:
@@ -112,7 +118,7 @@ def _titles(paths: Sequence[Path]) -> list[str]:
 def _by_groups(
     paths: Sequence[Path], own: re.Pattern[str], groups: Sequence[str]
 ) -> dict[Path, Claim]:
-    """The ranks of the reports that the user's pattern fits, each group a dimension from 0 on."""
+    """The ranks of the reports that the user's pattern fits, each group a dimension."""
     fits = {path: fit for path in paths if (fit := own.search(str(path)))}
     places = {
         path: [int(fit[group]) for group in groups]
@@ -125,15 +131,35 @@ def _by_groups(
 
 
 def _counted(places: Sequence[tuple[Path, list[int]]]) -> dict[Path, int]:
-    """The ranks of places in a grid, the first dimension the slowest."""
-    sizes = [max(column) + 1 for column in zip(*(place for _, place in places), strict=True)]
+    """The ranks of places in a grid, the first dimension the slowest, each from its lowest number.
+
+    Empty without places.
+    """
+    columns = [*zip(*(place for _, place in places), strict=True)]
     ranks: dict[Path, int] = {}
     for path, place in places:
         rank = 0
-        for number, size in zip(place, sizes, strict=True):
-            rank = rank * size + number
+        for number, column in zip(place, columns, strict=True):
+            rank = rank * _size(column) + number - min(column)
         ranks[path] = rank
     return ranks
+
+
+def _size(column: Sequence[int]) -> int:
+    """The size of a dimension."""
+    return max(column) - min(column) + 1
+
+
+def _varying(paths: Sequence[Path]) -> str | None:
+    """A pattern for the only number in which all names differ; None without one."""
+    if len(paths) < 2:
+        return None
+    found = [[*NUMBER.finditer(HANDLER_ENDING.sub("", title))] for title in _titles(paths)]
+    if len({tuple(each[1] for each in numbers) for numbers in found}) > 1:
+        return None
+    columns = [*zip(*([each[2] for each in numbers] for numbers in found), strict=True)]
+    [nth, *others] = [nth for nth, column in enumerate(columns) if len({*column}) > 1] or [-1]
+    return None if nth < 0 or others else rf"{re.escape(found[0][nth][1])}(?P<rank>\d+)"
 
 
 def _grid(paths: Sequence[Path]) -> tuple[dict[Path, int], str | None]:
@@ -154,7 +180,7 @@ def _grid(paths: Sequence[Path]) -> tuple[dict[Path, int], str | None]:
     if len(varying) < 2 or len({*map(tuple, rows)}) < len(paths):
         return {}, None
     of_nodes = [speeds[nth] for nth in varying] == [0, len(SLOWEST_FIRST) - 1]
-    if of_nodes and math.prod(max(columns[nth]) + 1 for nth in varying) == len(paths):
+    if of_nodes and math.prod(_size(columns[nth]) for nth in varying) == len(paths):
         return _counted([*zip(paths, rows, strict=True)]), None
     order = sorted(varying, key=lambda nth: speeds[nth])
     return {}, ".*".join(
