@@ -7,11 +7,11 @@ import pytest
 from rankscope.model import events
 from rankscope.sources.columns import folders
 from rankscope.sources.columns.sqlite_pages import loader, pages
-from rankscope.sources.nsys import device, launches, nvtx
+from rankscope.sources.nsys import launches, nvtx
 
 PLACES = {
     "events": (events, "MOST_HELD"),
-    "kept": (device, "MOST_KEPT"),
+    "kept": (events, "MOST_KEPT"),
     "part_rows": (events, "PART_ROWS"),
     "launches": (launches, "MOST_HELD"),
     "signatures": (nvtx, "MOST_SIGNATURES"),

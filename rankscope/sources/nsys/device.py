@@ -46,9 +46,6 @@ EXTRA = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *GRI
 NAMES = ["shortName", "demangledName"]
 OWNERS = ["globalPid", "deviceId"]
 
-MOST_KEPT = 4_000_000
-"""Operations that are kept narrow, in about 45 bytes each."""
-
 PLACES = pl.Schema(
     {
         "table": pl.String,
@@ -242,7 +239,7 @@ class _StreamedWork:
         for rows in self._reading:
             if self._kept is not None:
                 self._kept.append(rows)
-                if sum(map(len, self._kept)) > MOST_KEPT:
+                if sum(map(len, self._kept)) > events.MOST_KEPT:
                     self._kept = None
             yield rows
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model import events
 from rankscope.model.arrays import rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
@@ -89,14 +91,19 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
     look = _Look(pool, words)
-    few = BoundedBuffer()
+    few, kept = BoundedBuffer(), BoundedBuffer(most=events.MOST_KEPT)
     if words is not None:
-        few = BoundedBuffer(look.of_note, bounded=not words.asks_for_all)
+        few = BoundedBuffer(look.of_note, most=math.inf if words.asks_for_all else None)
     for nth, (piece, broken) in enumerate(_pieces(file, described=True)):
-        few.add(look.at(nth, piece, broken))
+        ranges = look.at(nth, piece, broken)
+        few.add(ranges)
+        kept.add(ranges)
     created = pl.concat(look.domains)
 
     def read() -> Iterator[pl.DataFrame]:
+        if kept.parts is not None:
+            yield from (_moments(part, look.payloads) for part in kept.parts)
+            return
         for nth, (piece, _) in enumerate(_pieces(file)):
             ranges = look.ranges(nth, piece)
             if look.has_unnamed:
