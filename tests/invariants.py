@@ -78,7 +78,8 @@ def contradictions(comparison: Comparison) -> Iterator[str]:
     if verdict.gain_all is not None:
         if verdict.kind is VerdictKind.BALANCED and verdict.gain_all >= MUCH:
             yield f"balanced, but all imbalance costs {verdict.gain_all:.1%}"
-        if verdict.gain is not None and verdict.gain > verdict.gain_all + SLACK:
+        is_network = verdict.kind is VerdictKind.COMMUNICATION  # all transfers are no imbalance
+        if verdict.gain is not None and verdict.gain > verdict.gain_all + SLACK and not is_network:
             yield f"gain {verdict.gain:.1%}, but all imbalance costs {verdict.gain_all:.1%}"
     yield from _against_what_if(comparison)
     yield from _against_waits(comparison)

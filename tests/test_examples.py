@@ -30,6 +30,7 @@ EXAMPLES: list[tuple[str, int, dict[str, Any], str, float | None]] = [
     ("late_capture", 4, {}, "periodic, every 7th: rank 0 in forward", 8),
     ("slow_host", 8, {}, "persistent: host node1 in load", 8),
     ("pipeline", 8, {}, "persistent: rank 6 in forward", 8),
+    ("slow_link", 8, {}, "communication: in exposed_communication", None),
 ]
 
 

@@ -109,6 +109,7 @@ class Engine:
         nbytes: int,
         members: tuple[int, ...],
         transfer: tuple[int, int],
+        factor: float,
         skew: int,
     ) -> Collective:
         """The instance that a rank joins, created by whoever comes first.
@@ -127,7 +128,7 @@ class Engine:
                 ordinal,
                 nbytes,
                 members,
-                rng.randint(*transfer),
+                round(factor * rng.randint(*transfer)),
                 tuple(rng.randint(0, skew) for _ in members),
             )
             self._open[key] = found

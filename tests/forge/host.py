@@ -220,6 +220,7 @@ class RankHost:
             nbytes=nbytes,
             members=self._groups[comm],
             transfer=network.small_transfer_ns if small else network.transfer_ns,
+            factor=network.factor if comm in network.slow else 1.0,
             skew=network.skew_ns,
         )
         op.nbytes = nbytes

@@ -125,12 +125,17 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Collectives: how long the transfer takes once all have arrived, and how ends scatter, ns."""
+    """Collectives: how long the transfer takes once all have arrived, and how ends scatter, ns.
+
+    Those of the communicators `slow` take `factor` times as long.
+    """
 
     transfer_ns: tuple[int, int] = (MILLISECOND // 2, 3 * MILLISECOND // 2)
     small_transfer_ns: tuple[int, int] = (30 * MICROSECOND, 60 * MICROSECOND)
     skew_ns: int = 5 * MICROSECOND
     gradient_bytes: int = 102_228_128
+    slow: tuple[str, ...] = ()
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

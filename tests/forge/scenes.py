@@ -271,6 +271,16 @@ def tensor_parallel(
     return replace(job, communicators=tensor_groups(ranks, tp), roles=roles)
 
 
+def slow_link(
+    ranks: int = 8, iterations: int = 30, seed: int = 0, *, tp: int = 4, factor: float = 3.0
+) -> Job:
+    """The tensor-parallel group of the first host transfers slowly: none of its ranks is late."""
+    transfer = (MILLISECOND, MILLISECOND * 6 // 5)
+    job = tensor_parallel(ranks, iterations, seed, tp=tp)
+    network = Network(small_transfer_ns=transfer, slow=("tp0",), factor=factor)
+    return replace(job, name="slow_link", plants=(), network=network)
+
+
 def no_launch_record(
     ranks: int = 8, iterations: int = 30, seed: int = 0, *, share: float = 0.2
 ) -> Job:
@@ -351,6 +361,7 @@ SCENES: dict[str, Callable[..., Job]] = {
         host_only,
         mpi_like,
         tensor_parallel,
+        slow_link,
         no_launch_record,
         cuda_graph,
         short_steps,

@@ -28,6 +28,7 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     *(("planted", {"kind": kind, "where": where}, None) for kind, where in PLANTED[3:]),
     ("buckets", {}, None),
     ("host_only", {}, None),
+    ("load_between", {}, None),
 ]
 SHORT = {"extra_ms": 20.0}
 """So that the two or so iterations of a transient plant outweigh the noise."""
