@@ -45,7 +45,8 @@ class Judgement:
     Ranks that are given more work are not repaired before that: the others must save it alone.
     `left_ns`: what is left of `everything_ns` when `main` and all of these are healed.
     `costless`: ranks that are slow, and healing of which saves less than `LEAST_GAIN` then.
-    `more_work_ranks`: those of the named ranks that have more to do.
+    `more_work_ranks`: those of the named ranks that have more to do. `is_by_design`: they are most
+    of these, which no repair makes fast.
     """
 
     inputs: VerdictInputs
@@ -58,6 +59,7 @@ class Judgement:
     left_ns: int
     costless: list[int]
     more_work_ranks: list[int]
+    is_by_design: bool
 
     @property
     def cost_ns(self) -> int:
@@ -68,15 +70,6 @@ class Judgement:
     def gain_of(self, straggler: Straggler) -> int:
         """What healing ranks saves, as `cost_ns`."""
         return self.prices.most(self.inputs.healed(straggler.claim), straggler.gain_ns)
-
-    @property
-    def is_by_design(self) -> bool:
-        """Whether most of the named ranks are given more work: no repair makes them fast."""
-        return _is_by_design(self.straggler, self.more_work_ranks)
-
-
-def _is_by_design(named: Straggler | None, more_work: list[int]) -> bool:
-    return named is not None and 2 * len(more_work) > len(named.claim.ranks)
 
 
 def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
@@ -112,10 +105,11 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         (named,) = prices.of([np.maximum(together, components["role"])])
     straggler = best if main == "ranks" else None
     more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
+    by_design = straggler is not None and 2 * len(more) > len(straggler.claim.ranks)
 
     # what each of the others saves in addition
     base = nothing
-    if straggler is not None and not _is_by_design(straggler, more):
+    if straggler is not None and not by_design:
         base = inputs.healed(straggler.claim)
     beside = [each.claim for each in priced if each is not straggler]
     played = chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside))
@@ -135,6 +129,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         left_ns=max(everything - named, 0),
         costless=sorted(slow - told),
         more_work_ranks=more,
+        is_by_design=by_design,
     )
 
 

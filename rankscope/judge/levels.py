@@ -29,7 +29,7 @@ FEW = 3
 
 RARE = 0.1
 """Facts per iteration up to which they are no habit. Probability up to which it is no chance that
-few ranks have them, and up to which a lead is not dismissed as one that changes."""
+few ranks have them, that they have a period, or that the same ranks lead."""
 
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""

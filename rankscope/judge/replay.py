@@ -59,7 +59,7 @@ class Step(NamedTuple):
     starts: Numbers  # where those of each instance begin among them
     groups: Numbers
     behind: Numbers  # the instance in whose queue each stands; -1: none
-    service: Floats  # what each takes once its last member and its predecessor are there, ns
+    service: Floats  # what each takes once its last member and those before it are there, ns
     which: Numbers  # the instances
     freed: Small  # the intervals that they end
     freeing: Numbers  # and the instance that ends each, by its place here
@@ -193,10 +193,7 @@ class Replay:
 
         In ns; NaN where it is not played.
         """
-        found = np.full(count, np.nan)
-        for step in self._steps:
-            found[step.which] = step.service
-        return found
+        return np.pad(self._service, (0, count - self._count), constant_values=np.nan)
 
     @property
     def iterations(self) -> Numbers:
@@ -262,6 +259,7 @@ class Replay:
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)
+        self._service = np.full(count, np.nan)
         self._steps: list[Step] = []
         steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
         for here, until in pairwise(steps.tolist()):
@@ -269,6 +267,7 @@ class Replay:
             low, high = int(first[which[0]]), int(after[until - 1])
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
+            self._service[which] = np.maximum(done[which] - ready, 0)
             first_there = np.where(behind[which] < 0, limits.min, done[behind[which]])
             queue = np.where(
                 (ready < first_there) & (first_there <= done[which]), behind[which], -1

@@ -18,12 +18,22 @@ Call = tuple[int, int, int, int, int]
 US = 1_000
 
 
-def replay(calls: list[Call], ends: dict[int, int]) -> Replay:
-    """One iteration from 0 to `ends` (us) by rank, all forward, in which no collective blocks."""
+def replay(
+    calls: list[Call], ends: dict[int, int], blocked: tuple[int, int] | None = None
+) -> Replay:
+    """One iteration from 0 to `ends` (us) by rank, all forward, `blocked` from one time to another.
+
+    None: no collective blocks.
+    """
     names = ("rank", "group", "instance", "arrival_ns", "end_ns")
     frame = pl.DataFrame(dict(zip(names, zip(*calls, strict=True), strict=True)))
     frame = frame.with_columns(pl.col("arrival_ns", "end_ns") * US)
-    nothing = pl.DataFrame(schema=dict.fromkeys(("rank", "start_ns", "end_ns"), pl.Int64))
+    schema = dict.fromkeys(("rank", "start_ns", "end_ns"), pl.Int64)
+    exposed = pl.DataFrame(
+        [] if blocked is None else [[rank, *(US * at for at in blocked)] for rank in ends],
+        schema=schema,
+        orient="row",
+    )
     windows = pl.DataFrame(
         {"rank": [*ends], "iteration": 0, "begin": 0, "end": [US * end for end in ends.values()]}
     ).with_columns(
@@ -31,7 +41,7 @@ def replay(calls: list[Call], ends: dict[int, int]) -> Replay:
         for name in columns_of(PHASES)
     )
     clocks = Clocks({rank: ClockFit(0, 0.0, 0) for rank in ends}, 0, "collectives")
-    return Replay([RankChunk([*ends], frame, nothing)], windows, Aligner(clocks, {}))
+    return Replay([RankChunk([*ends], frame, exposed)], windows, Aligner(clocks, {}))
 
 
 def less_work(played: Replay, rank: int, us: int) -> Healing:
@@ -53,7 +63,8 @@ def test_a_collective_stands_in_the_queue_of_the_one_before_it() -> None:
         *((rank, 0, 0, 100, 500) for rank in (0, 1)),  # slow: 400 us
         *((rank, 1, 1, 100, 520) for rank in (0, 1, 2)),  # 20 us, once ranks 0 and 1 are free
     ]
-    played = replay(calls, {0: 600, 1: 600, 2: 600})
-    assert played.service(2).tolist() == [400 * US, 20 * US]
-    alone = replay([(rank, 1, 0, 100, 520) for rank in (0, 1, 2)], {0: 600, 1: 600, 2: 600})
-    assert alone.service(1).tolist() == [420 * US]
+    played = replay(calls, {0: 600, 1: 600, 2: 600}, blocked=(100, 520))
+    healed = Healing(transfer=np.array([300.0, 0]) * US)
+    assert played.gains_ns([healed], (0,)) == [300 * US]
+    assert played.service(3)[:2].tolist() == [400 * US, 420 * US], "each by its own members"
+    assert np.isnan(played.service(3)[2])
