@@ -11,7 +11,7 @@ import polars as pl
 
 from rankscope.measure.segment.training_thread import training_thread
 from rankscope.model.arrays import is_null, rows_of, summed, taken
-from rankscope.model.intervals import Times
+from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import ITERATIONS, conform
 
 WHOLE, AUTO = -1, -2
@@ -37,7 +37,8 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     """The iterations among the ranges of one process, or None.
 
     Of several candidates (nested `step` and `batch`, for example) those with numbers win, then
-    those that cover the most time, so that outer ranges win over inner ones.
+    those that cover the most time, so that outer ranges win over inner ones. Where most iterations
+    stand alone, one that holds others has a wrong begin or end, and is left out.
 
     Args:
         named: RANGES with a meaning, with the columns of MEANINGS joined on.
@@ -62,7 +63,11 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     own = np.flatnonzero(place == best)
     start, end = (taken(candidates[name], own).to_numpy() for name in ("start", "end"))
     order = np.lexsort((-end, start))
-    outer = end[order] > np.maximum.accumulate(np.append(-1, end[order][:-1]))  # not nested
+    outer = _outer(end[order])
+    holds = np.bincount((np.cumsum(outer) - 1)[~outer], minlength=int(outer.sum())) > 0
+    if numbered[best] and 0 < holds.sum() < (~holds).sum():  # their times are wrong
+        order = np.delete(order, np.flatnonzero(outer)[holds])
+        outer = _outer(end[order])
     order = order[outer]
     given = taken(told["given"], own[order]).to_numpy() if numbered[best] else np.arange(len(order))
     found = IterationRanges(
@@ -72,6 +77,11 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
         row=row,
     )
     return with_pauses(found, _gaps(start[order], end[order], given))
+
+
+def _outer(end: Times) -> Flags:
+    """Whether each range, by start, is in none before it."""
+    return np.asarray(end > np.maximum.accumulate(np.append(-1, end[:-1])))
 
 
 def whole_capture(

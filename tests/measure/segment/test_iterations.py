@@ -69,6 +69,15 @@ def test_outer_ranges_before_inner_ones() -> None:
     assert found(*rows).frame["end"].to_list() == [90, 190, 290]
 
 
+@pytest.mark.parametrize("wrong", [(51, 400, "step 5"), (1, 59, "step 5"), (51, 65, "step 5")])
+def test_an_iteration_that_holds_a_few_others_has_wrong_times(wrong: Range) -> None:
+    rows = [(i * 10, i * 10 + 5, f"step {i}") for i in range(12)]
+    frame = found(*rows[:5], wrong, *rows[6:]).frame.filter("complete")
+    assert frame["iteration"].to_list() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
+    inner = [(at + 1, at + 2, "step 77") for at, _, _ in rows[:9]]
+    assert len(found(*rows, *inner).frame) == 12, "most have inner ones"
+
+
 def test_numbered_ranges_before_larger_ones_without() -> None:
     rows = [(0, 1000, "iteration"), (0, 400, "step 0"), (500, 900, "step 1")]
     result = found(*rows)
