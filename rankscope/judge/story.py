@@ -93,7 +93,8 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         excess = excess.without(Phase.LOAD)
         found, lead = _traits(excess, noise, None)
     found += facts_of(excess, noise, found)
-    found = _told_once(found) or _in_turn(excess, noise)
+    found = _told_once(found)
+    found = _in_turn(excess, noise, found) or found
     slow = any(each.chance is not None for each in found)
     fast = None if slow else _fast(excess, noise, spans)
     return Story(noise, tuple(found), lead, len(excess.numbers), fast, loaders_bind)
@@ -113,8 +114,11 @@ def claims_of(excess: Excess, story: Story) -> list[Slow]:
     return _told_once(known + facts_of(told, story.noise, known))
 
 
-def _in_turn(excess: Excess, noise: float) -> list[Slow]:
-    """The few ranks to which nearly all events belong, where no rank has most of them.
+def _in_turn(excess: Excess, noise: float, found: list[Slow]) -> list[Slow]:
+    """What is found, with one description of the few ranks to which nearly all events belong.
+
+    It replaces several of single ones of them, or those that leave out much. None where there is
+    no such description.
 
     They have at least half as many as the rank with most. That they are so often the slowest must
     be no chance. Successive iterations with the same slowest rank count as one.
@@ -125,6 +129,13 @@ def _in_turn(excess: Excess, noise: float) -> list[Slow]:
     members = np.flatnonzero(counts >= np.maximum(HALF * counts.max(), 1))
     if not 2 <= len(members) <= ranks // 3:
         return []
+    theirs = [each for each in found if {*each.ranks} <= {*excess.ranks[members].tolist()}]
+    cost = np.where(events, excess.share, 0.0)[members]
+    told = np.zeros_like(events)
+    for each in theirs:
+        told |= excess.cells(each.ranks, each.pattern.iterations)
+    if len(theirs) < FEW and cost[told[members]].sum() >= MOST * cost.sum():
+        return []
     slowest = np.where(events.any(axis=0), excess.share.argmax(axis=0), ranks)
     starts = slowest[np.diff(slowest, prepend=ranks) != 0]
     every, own = int((starts < ranks).sum()), int(np.isin(starts, members).sum())
@@ -133,7 +144,8 @@ def _in_turn(excess: Excess, noise: float) -> list[Slow]:
         return []
     hits = tuple(excess.numbers[np.isin(slowest, members)].tolist())
     pattern = Pattern(VerdictKind.TRANSIENT, hits)
-    return [Slow(tuple(excess.ranks[members].tolist()), pattern, chance, in_turn=True)]
+    together = Slow(tuple(excess.ranks[members].tolist()), pattern, chance, in_turn=True)
+    return [together, *(each for each in found if each not in theirs)]
 
 
 def _told_once(found: list[Slow]) -> list[Slow]:

@@ -183,6 +183,14 @@ def test_events_of_few_ranks_in_turn(owners: range, *, named: bool) -> None:
         assert cells.sum(axis=0).tolist() == [1] * 24, "each is slow in its own iterations"
 
 
+def test_many_descriptions_of_a_few_ranks_become_one() -> None:
+    """Some of them are often slow together for a while by chance."""
+    draw = np.random.default_rng(1)
+    late = noise(16, 19)
+    late[4:8] += np.where(draw.random((4, 19)) < 0.5, draw.uniform(10, 25, (4, 19)), 0.0)
+    assert ranks_of(story(late)) == [(4, 5, 6, 7)]
+
+
 def test_events_of_two_ranks_at_different_times() -> None:
     """Six events are no habit of eight ranks if only two of them have any; three may be."""
     late = noise(8, 20)
