@@ -64,6 +64,31 @@ def test_iterations_that_cannot_be_paired_are_captures(
     assert "match at no shift" in codes(run)["capture-whole"]
 
 
+@pytest.mark.parametrize("at_once", mostly_slow([True, False]))
+def test_numbers_that_no_rank_shares(
+    tmp_path: Path, cli: Callable[..., Result], at_once: bool
+) -> None:
+    """One step is counted otherwise on every rank; or ranks were recorded one after the other."""
+
+    def apart(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            if each["name"].startswith("ProfilerStep#"):
+                step = int(each["name"].partition("#")[2])
+                each["name"] = f"ProfilerStep#{step + 100 * rank}"
+        if not at_once:
+            trace["baseTimeNanoseconds"] += rank * 10**10
+
+    folder = write(tmp_path / "job", replace(PLAIN, steps=5), apart)
+    assert cli("check", folder).code == (0 if at_once else 3)
+    run = read(folder)
+    if at_once:
+        assert "share no number of an iteration" in codes(run)["capture-whole"]
+        assert run.compare().verdict.ranks == (2,)
+    else:
+        with pytest.raises(ReportError, match="share no step"):
+            run.compare()
+
+
 @pytest.mark.slow
 def test_ranks_that_cannot_be_paired_come_one_after_the_other(
     unpaired: Path, tmp_path: Path

@@ -76,9 +76,12 @@ def pair_iterations(
 
     Raises:
         Unpaired: the sequences of two ranks match at no shift, or nothing tells at which, or the
-            ends contradict the shift.
+            ends contradict the shift; or as `check_numbers`.
     """
-    if not counted or iterations["rank"].n_unique() < 2:
+    if not counted:
+        check_numbers(iterations, utc_starts)
+        return {}, []
+    if iterations["rank"].n_unique() < 2:
         return {}, []
     complete = iterations.filter("complete")
     if complete.height == complete["rank"].n_unique():
@@ -106,6 +109,32 @@ def pair_iterations(
     lowest = min(found.values())
     shifts = {rank: shift - lowest for rank, shift in found.items() if shift != lowest}
     return shifts, _problems(shifts, unsure)
+
+
+def check_numbers(iterations: pl.DataFrame, utc_starts: dict[int, int | None]) -> None:
+    """Raises `Unpaired` if ranks share no number of an iteration, but were recorded at one time.
+
+    Args:
+        iterations: RANK_ITERATIONS.
+        utc_starts: rank → UTC of its report's time 0.
+    """
+    complete = iterations.filter("complete")
+    ranks = complete["rank"].n_unique()
+    holders = complete.group_by("iteration").agg(pl.col("rank").n_unique())["rank"]
+    if ranks < 2 or (holders == ranks).any():
+        return
+    by_rank = complete.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    spans = [
+        (start + first, start + last)
+        for rank, first, last in by_rank.iter_rows()
+        if (start := utc_starts[rank]) is not None
+    ]
+    together = max(first for first, _ in spans) < min(last for _, last in spans) if spans else False
+    if together and len(spans) == ranks:
+        raise Unpaired(
+            "the reports share no number of an iteration, but were recorded at one time",
+            hint="number the steps alike on every rank; ingest takes each capture as one iteration",
+        )
 
 
 def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int | None]) -> None:

@@ -13,7 +13,7 @@ import polars as pl
 
 from rankscope.errors import ReportError, UsageError
 from rankscope.match.clock_choice import choose_clock
-from rankscope.match.iteration_matching import pair_iterations, renumbered
+from rankscope.match.iteration_matching import check_numbers, pair_iterations, renumbered
 from rankscope.match.warnings import listed
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
@@ -128,6 +128,7 @@ def scope_of(tables: RunTables, options: Options, reuse: ReusedScope | None = No
         shifts, found = pair_iterations(tables.iterations, tables.collectives, utc_starts, counted)
         warnings = tuple(found)
     else:
+        check_numbers(tables.iterations, utc_starts)
         shifts, warnings = {}, ()
     tables = renumbered(tables, shifts)
     clock, reason = choose_clock(tables, options.clock)

@@ -142,7 +142,7 @@ def _windows(reports: list[Examined]) -> Iterator[Placed]:
         shifts, problems = pair_iterations(iterations, collectives, starts, counted)
     except ReportError as error:
         message = f"{error.message}; ingest takes each capture as one iteration"
-        for rank in counted:
+        for rank in counted or parts:
             yield _placed(owner[rank], "cannot-be-paired", message)
         return
     for problem in problems:
