@@ -59,7 +59,7 @@ def when(found: Verdict | Also, count: int, *, of_captures: bool, exactly: bool 
     if found.period:
         short, told = f"in every {ordinal(found.period)} iteration", listed(hits)
     elif len(hits) == count:  # usually, but not in each of them
-        return f"over all {count:,} iterations" if count > 1 else in_this(of_captures)
+        return f"over all {counted(count, 'iteration')}" if count > 1 else in_this(of_captures)
     else:
         short = f"in {len(hits):,} of {counted(count, 'iteration')}"
         if spells:
