@@ -16,8 +16,8 @@ from rankscope.sources import formats
 from rankscope.sources.name_numbers import numbered
 from rankscope.sources.report_format import Format
 
-HEAD_BYTES = 2**12
-"""Of the beginning and the end of a report: what differs there is no copy."""
+SAMPLE_BYTES = 2**12
+"""Of the beginning, the middle and the end of a report: what differs there is no copy."""
 
 
 def discover(
@@ -124,10 +124,7 @@ def _copies(reports: Iterable[ReportFile]) -> dict[Path, Path]:
     for (kind, size), paths in by_size.items():
         for path in paths if len(paths) > 1 else ():
             try:
-                with path.open("rb") as file:
-                    head = file.read(HEAD_BYTES)
-                    file.seek(-min(HEAD_BYTES, size), os.SEEK_END)
-                    firsts = alike.setdefault((kind, size, head + file.read()), [])
+                firsts = alike.setdefault((kind, size, _sample(path, size)), [])
                 same = next((each for each in firsts if filecmp.cmp(each, path, False)), None)
             except OSError:  # whoever reads it says why
                 continue
@@ -136,6 +133,16 @@ def _copies(reports: Iterable[ReportFile]) -> dict[Path, Path]:
             else:
                 copies[path] = same
     return copies
+
+
+def _sample(path: Path, size: int) -> bytes:
+    """Some of the content of a file."""
+    parts = []
+    with path.open("rb") as file:
+        for place in (0, size // 2, max(0, size - SAMPLE_BYTES)):
+            file.seek(place)
+            parts.append(file.read(SAMPLE_BYTES))
+    return b"".join(parts)
 
 
 def describe_again(file: ReportFile) -> ReportFile:

@@ -121,11 +121,11 @@ def test_a_copy_of_a_report_is_left_out(two_runs: Path, cli: Cli) -> None:
 
 
 def test_ranks_of_one_size_are_no_copies(tmp_path: Path) -> None:
-    """Exports often have the same number of pages, and begin and end alike."""
+    """Exports often have the same number of pages, and many of these are alike."""
     same = b"SQLite format 3\0" + bytes(10_000)
     for rank in range(3):
-        middle = str(rank).encode() * 10_000
-        (tmp_path / f"report_rank_{rank}.sqlite").write_bytes(same + middle + same)
+        some = str(rank).encode() * 10_000
+        (tmp_path / f"report_rank_{rank}.sqlite").write_bytes(same + some + 3 * same)
     (tmp_path / "copy.sqlite").write_bytes((tmp_path / "report_rank_1.sqlite").read_bytes())
     files, copies = united(discover([tmp_path]))
     assert len(files) == 3
