@@ -130,22 +130,22 @@ def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
     waited = sync_calls.filter("drains", pl.col("end") - pl.col("start") >= EARLY_NS)
     if waited.is_empty():
         return {}
-    launched = work.drop_nulls("launch").sort("launch", "start")
     late: dict[int, int] = {}
     for (process,), calls in waited.partition_by("process", as_dict=True).items():
+        own = work.filter(pl.col("process") == process, pl.col("launch").is_not_null())
+        after = (own["start"] - own["launch"]).filter(own["kind"] == "kernel").to_numpy()
+        by = int(np.quantile(after, LEAST_EARLY, method="lower")) if len(after) else 0
+        if by <= EARLY_NS:
+            continue
         starts, ends = calls["start"].to_numpy(), calls["end"].to_numpy()
         first = np.full(len(calls), NEVER)  # end of the stream that is done first
-        for part in launched.filter(process=process).partition_by(STREAM):
+        for part in own.sort("launch", "start").partition_by(STREAM):
             place = np.searchsorted(part["launch"].to_numpy(), starts, side="right")
             done = np.append(0, part["end"].to_numpy())[place]
             first = np.minimum(first, np.where(done > starts, done, NEVER))
         known = first < NEVER
-        if not known.any() or np.median((first - ends)[known]) <= EARLY_NS:
-            continue
-        kernels = launched.filter(process=process, kind="kernel")
-        after = (kernels["start"] - kernels["launch"]).to_numpy()
-        if len(after) and (by := np.quantile(after, LEAST_EARLY, method="lower")) > EARLY_NS:
-            late[process] = int(by)
+        if known.any() and np.median((first - ends)[known]) > EARLY_NS:
+            late[process] = by
     return late
 
 
