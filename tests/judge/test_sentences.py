@@ -115,10 +115,10 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         report, and may be slower."""),
     "more work": (lambda: judge(inputs(20, count=15, size=1_500)), """
         Rank 3 is given more work than the others over all 20 iterations: it takes 20.0 ms, 100 %
-        of it in backward (kernel gemm takes 20.0 ms or 50 % longer, because the rank has more
-        work); no rank is to blame. Giving all ranks the same would save at most 400.0 ms, 20 % of
-        the time (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so
-        gains are upper bounds."""),
+        of it in backward (kernel gemm takes 20.0 ms or 50 % longer for more work); no rank is to
+        blame. Giving all ranks the same would save at most 400.0 ms, 20 % of the time (2.0 s); all
+        imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
+        bounds."""),
     "more work of a role": (lambda: judge(heavy_stage()), """
         Ranks 6, 7 (role 'pp=3') are given more work than the median role over all 20 iterations:
         it takes 20.0 ms, 100 % of it in backward; no rank is to blame. Giving all ranks the same

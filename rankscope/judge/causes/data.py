@@ -14,7 +14,7 @@ def _findings(context: CauseContext) -> list[Finding]:
 
 
 def _sentence(finding: Finding) -> str:
-    return f"{taking_longer(finding)}, because the rank has more work"
+    return f"{taking_longer(finding)} for more work"
 
 
 DETECTOR = Detector(

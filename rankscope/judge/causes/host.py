@@ -66,8 +66,8 @@ def largest(rows: pl.DataFrame) -> str:
 
 
 def of(finding: Finding) -> str:
-    """`24.8 ms of 25.1`: what a finding explains, of the whole excess."""
-    return f"{ms(finding.excess_ns)} of {finding.excess_ns / finding.share / 1e6:.1f}"
+    """`24.8 ms of 25.1 ms`: what a finding explains, of the whole excess."""
+    return f"{ms(finding.excess_ns)} of {ms(finding.excess_ns / finding.share)}"
 
 
 def allocates() -> pl.Expr:

@@ -30,22 +30,21 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
     if excess is not None:
         off = context.host_excess(unknown & (pl.col("name") == OFF_CPU)).slow
         detail = (
-            "the thread was off the CPU, but its calls were not recorded: --trace=osrt"
+            "it was off the CPU; record its calls with --trace=osrt"
             if off * 2 > excess
-            else "what the thread did was not recorded: --cpuctxsw=process-tree "
-            "--sample=process-tree --trace=osrt"
+            else "record it with --cpuctxsw=process-tree --sample=process-tree --trace=osrt"
         )
         yield host_finding(context, CauseKind.UNEXPLAINED, "unknown", excess, detail)
     late = in_calls(context).filter(woken_late())["name"].to_list()
     excess = explained(context, state_is(HostState.BLOCKED) & pl.col("name").is_in(late))
     if excess is not None:
-        detail = "the thread waits in calls as its peers do, and may get a CPU later: record "
-        detail += "all processes with --cpuctxsw=system-wide"
+        detail = "it waits in calls as its peers do, and may get a CPU later; record all "
+        detail += "processes with --cpuctxsw=system-wide"
         yield host_finding(context, CauseKind.UNEXPLAINED, "woken late", excess, detail)
 
 
 def _sentence(finding: Finding) -> str:
-    return f"{of(finding)} unexplained, {finding.detail}"
+    return f"why the thread takes {of(finding)} is unknown: {finding.detail}"
 
 
 DETECTOR = Detector(

@@ -50,13 +50,18 @@ def found(
 @pytest.mark.parametrize(
     ("state", "name", "kind", "words"),
     [
-        ("blocked", "fsync", CauseKind.BLOCKED, "blocked in fsync 24.8 ms of 25.0"),
-        ("off_cpu", "", CauseKind.PREEMPTED, "off the CPU 24.8 ms of 25.0"),
+        ("blocked", "fsync", CauseKind.BLOCKED, "blocked in fsync 24.8 ms of 25.0 ms"),
+        ("off_cpu", "", CauseKind.PREEMPTED, "off the CPU 24.8 ms of 25.0 ms"),
         ("on_cpu", "inflate", CauseKind.ON_CPU, "100 % ± 0.0 % of it in inflate"),
         ("on_cpu", "gc_collect", CauseKind.GARBAGE_COLLECTION, "24.8 ms of garbage collection"),
-        ("cuda_call", "cudaMalloc", CauseKind.ALLOCATOR, "memory 24.8 ms of 25.0 (cudaMalloc)"),
+        ("cuda_call", "cudaMalloc", CauseKind.ALLOCATOR, "memory 24.8 ms of 25.0 ms (cudaMalloc)"),
         ("blocked", "munmap", CauseKind.ALLOCATOR, "(munmap)"),
-        ("on_cpu", "kernel", CauseKind.ALLOCATOR, "in the kernel 24.8 ms of 25.0 outside of calls"),
+        (
+            "on_cpu",
+            "kernel",
+            CauseKind.ALLOCATOR,
+            "kernel 24.8 ms of 25.0 ms outside of calls",
+        ),
         ("cuda_call", "cudaLaunchKernel", CauseKind.CUDA_CALL, "call cudaLaunchKernel 24.8 ms"),
         ("profiler", "TLS allocation", CauseKind.PROFILER, "profiler itself took 24.8 ms"),
         ("unknown", "", CauseKind.UNEXPLAINED, "--cpuctxsw=process-tree"),
