@@ -13,6 +13,9 @@ from rankscope.sources.conventions.data import SQUASHED, conventions, squashed
 HEAD = r"^([^<(]+)"
 """A name up to its template or its arguments."""
 
+SEVERAL_WORDS = r"^(?:void )?([^\s:]+ [^\s:]+ [^:]+)$"
+"""A name of three words or more, without a namespace."""
+
 UNNAMED_SPACE = r"\(anonymous namespace\)::|<unnamed>::"
 ENABLED = r"^std::enable_if<.*?>::type "
 
@@ -81,10 +84,14 @@ def known(first: str, second: str, own: str | None = None) -> pl.Expr:
 
 
 def short_name() -> pl.Expr:
-    """A kernel's short name from `name`, as in nsys: no type, namespace, template or arguments."""
+    """A kernel's short name from `name`, as in nsys: no type, namespace, template or arguments.
+
+    Names that are no C++ may have several words.
+    """
     plain = pl.col("name").str.replace_all(UNNAMED_SPACE, "")
-    head = plain.str.replace(ENABLED, "").str.extract(HEAD)
-    return pl.coalesce(head.str.extract(r"([^\s:]+)\s*$"), "name").alias("name")
+    head = plain.str.replace(ENABLED, "").str.extract(HEAD).str.strip_chars()
+    words = head.str.extract(SEVERAL_WORDS)
+    return pl.coalesce(words, head.str.extract(r"([^\s:]+)$"), "name").alias("name")
 
 
 def stated_operations(collectives: pl.Series) -> pl.Series:

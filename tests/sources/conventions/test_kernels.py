@@ -42,6 +42,8 @@ KERNELS = {
     "void oneflow::layer_norm_warp_all_reduce<float>(float)": None,
     "void cutlass::Kernel<mscclpp::allreduce>(float)": None,
     "gemm": None,
+    "sycl allreduce ring kernel": "all_reduce",
+    "sycl block all reduce kernel": None,
 }
 
 
@@ -54,6 +56,18 @@ def operations(full: list[str], options: ShapingOptions | None = None) -> list[s
 @pytest.mark.parametrize(("full", "operation"), KERNELS.items())
 def test_whole_names(full: str, operation: str | None) -> None:
     assert operations([full]) == [operation]
+
+
+def test_short_names() -> None:
+    short = {
+        "void ns::(anonymous namespace)::run<float>(int)": "run",
+        "std::enable_if<true, x>::type a::meet<4>(int)": "meet",
+        "void plain(int)": "plain",
+        "sycl gemm kernel": "sycl gemm kernel",
+        "void sycl gemm kernel(int)": "sycl gemm kernel",
+    }
+    asked = pl.DataFrame({"name": [*short]})
+    assert asked.select(short_name())["name"].to_list() == [*short.values()]
 
 
 def test_a_users_pattern_beats_what_is_known() -> None:
