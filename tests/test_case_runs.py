@@ -133,6 +133,7 @@ GRIDS = {
     "node{0}/gpu{1}.json": None,
     "host{0}_local_rank_{1}.json": None,
     "node0{3}/gpu{1}.json": None,
+    "node{0}/gpu{4}.json": None,  # counted over all nodes
     "node-{0}/rank{1}.json": None,
     "run.32-TP-{1}-DP-{0}.trace.json": r"TP\-(?P<rank2>\d+).*DP\-(?P<rank1>\d+)",
     "dp{0}/t/tp{1}.json": r"dp(?P<rank1>\d+).*tp(?P<rank2>\d+)",
@@ -145,11 +146,11 @@ def test_two_numbers_of_names_are_one_rank(tmp_path: Path, name: str) -> None:
     grid = {(node, device): 2 * node + device for node in (0, 1) for device in (0, 1)}
     folder = named(
         tmp_path,
-        {name.format(*place, 0, place[0] + 1): rank for place, rank in grid.items()},
+        {name.format(*place, 0, place[0] + 1, rank): rank for place, rank in grid.items()},
     )
     if (pattern := GRIDS[name]) is None:
         run = read(folder)
-        assert "nodes and devices" in codes(run)["rank-assumed"]
+        assert ("rank-assumed" in codes(run)) is ("{4}" not in name)
     else:
         with pytest.raises(ReportError) as refused:
             read(folder)

@@ -50,8 +50,7 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
 
     It is the rank by the groups `rank1`, `rank2`, … of the user's pattern; or by the number in
     which the names of one folder differ, or the folders of reports of one name; or by numbers of
-    nodes and devices. The other reports get a pattern for the
-    numbers in which they differ.
+    nodes and devices. The other reports get a pattern for the numbers in which they differ.
 
     Args:
         own: the user's pattern of the rank.
@@ -69,9 +68,8 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
     ranks: dict[Path, int] = {}
     if len({HANDLER_ENDING.sub("", formats.title(path)) for path in alone}) > 1:
         alone = []
-    in_folders = [*folders.values()] if grid is None or len(folders) == 1 else []
-    for paths in (*in_folders, alone):
-        ranks |= differing_numbers(paths)
+    for alike in (*folders.values(), alone) if grid is None else (paths,):
+        ranks |= differing_numbers(alike)
     claims = {path: Claim(rank, None, NAMES_DIFFER) for path, rank in ranks.items()}
     claims |= {path: Claim(rank, None, NODES) for path, rank in nodes.items()}
     return [replace(each, numbers=claims.get(each.path), pattern=hint) for each in reports]
