@@ -120,6 +120,7 @@ def pick(
     utc_starts: dict[int, int | None],
     metric: str,
     slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    given_more: Collection[tuple[int, ...]] = (),
     database: Path | None = None,
     files: dict[int, ReportFiles] | None = None,
 ) -> Picks:
@@ -139,6 +140,7 @@ def pick(
         metric: what to rank by.
         slow: ranks that the verdict names and the iterations in which they are slow; those that
             cost most first.
+        given_more: those of these sets of ranks that are given more work.
         database: the database, in whose folder moved reports are looked for.
         files: rank → the files of its report; None: one each.
 
@@ -187,7 +189,7 @@ def pick(
         return Moment(title, ranks, when, windows)
 
     looks = [
-        look(_slow_title(ranks, when, iteration), ranks, when, iteration)
+        look(_title(ranks, when, iteration, has_more=ranks in given_more), ranks, when, iteration)
         for ranks, when in slow
         if (iteration := _slowest(rows, column, ranks, when)) is not None
     ]
@@ -244,12 +246,14 @@ def _in_one_file(
     return rows.filter([held_in.get(each) == place for each in rows["iteration"]]), place
 
 
-def _slow_title(ranks: tuple[int, ...], when: tuple[int, ...], iteration: int) -> str:
-    """The title of an iteration in which ranks are slow."""
+def _title(ranks: tuple[int, ...], when: tuple[int, ...], iteration: int, *, has_more: bool) -> str:
+    """The title of an iteration in which ranks are slow, or have more to do."""
     others = [number for number in when if number != iteration]
     also = f" (also {listed(others)})" if others else ""
-    verb = agreeing(len(ranks), "is", "are")
-    return f"Where {ranks_text(ranks, 8)} {verb} slow: iteration {iteration}{also}"
+    does = ("has more to do", "have more to do") if has_more else ("is slow", "are slow")
+    return (
+        f"Where {ranks_text(ranks, 8)} {agreeing(len(ranks), *does)}: iteration {iteration}{also}"
+    )
 
 
 def _slowest(

@@ -140,6 +140,12 @@ class Verdict:
         return tuple((ranks, iterations) for ranks, iterations in every if ranks and iterations)
 
     @property
+    def sets_with_more_work(self) -> frozenset[tuple[int, ...]]:
+        """The sets of ranks that are given more work."""
+        given = (each.ranks for each in self.also if each.kind is VerdictKind.STRUCTURAL)
+        return frozenset((self.more_work_ranks, *given))
+
+    @property
     def named(self) -> tuple[int, ...]:
         """All ranks that the sentence is about: slow ones, those with more work, and the others."""
         ranks = (*self.ranks, *self.more_work_ranks)

@@ -53,6 +53,7 @@ def picks_of(
         comparison.scope.utc_starts,
         metric,
         comparison.verdict.slow_sets,
+        comparison.verdict.sets_with_more_work,
         comparison.tables.database,
         files_of(comparison.tables.ranks, comparison.tables.reports),
     )

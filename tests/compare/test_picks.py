@@ -27,6 +27,7 @@ def picked(
     *slow: int,
     folder: Path = Path(),
     iterations: tuple[int, ...] = (0,),
+    more: tuple[int, ...] = (),
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
@@ -43,7 +44,9 @@ def picked(
         for rank in values
     }
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
-    return picked_from(wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations)])
+    return picked_from(
+        wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations)], more
+    )
 
 
 def picked_from(
@@ -52,6 +55,7 @@ def picked_from(
     who: dict[int, tuple[RankIdentity, Path]],
     starts: dict[int, int | None],
     slow: list[tuple[tuple[int, ...], tuple[int, ...]]],
+    more: tuple[int, ...] = (),
 ) -> Picks:
     return pick(
         scores(wide, ["work"], "mean"),
@@ -61,6 +65,7 @@ def picked_from(
         starts,
         "work",
         slow,
+        [more],
     )
 
 
@@ -124,6 +129,8 @@ def test_the_verdict_says_which_iteration_to_look_at() -> None:
 def test_of_one_iteration_none_is_typical() -> None:
     values = {0: [5], 1: [5], 2: [9]}
     assert [each.title for each in picked(values, 2).looks] == ["Where rank 2 is slow: iteration 0"]
+    (given,) = picked(values, 2, more=(2,)).looks
+    assert given.title == "Where rank 2 has more to do: iteration 0"
     [worst] = picked(values).looks
     assert worst.title == "The worst iteration: 0"
 
