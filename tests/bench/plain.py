@@ -39,7 +39,10 @@ def read(path: str) -> int:
     connection.text_factory = bytes  # what is no UTF-8 must not stop it
     rows = 0
     for table, columns in COLUMNS.items():
-        names = ", ".join(f'"{name}"' for name in columns)
+        have = {row[1].decode() for row in connection.execute(f"PRAGMA table_info({table})")}
+        names = ", ".join(f'"{name}"' for name in columns if name in have)
+        if not names:  # no such table
+            continue
         cursor = connection.execute(f"SELECT {names} FROM {table}")
         while fetched := cursor.fetchmany(ROWS):
             rows += len(fetched)

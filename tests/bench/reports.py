@@ -15,6 +15,7 @@ import sqlite3
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 from tests.forge import forge, scene
@@ -56,6 +57,45 @@ def large_reports(
                     lambda file: enlarge(Path(name) / file, folder / file, numbered=numbered), files
                 )
             ]
+
+
+def repeated(source: Path, path: Path, times: int) -> Path:
+    """An export whose events come so many times, one capture after the other, at `path`.
+
+    Tables with a key stay as they are: rankscope reads no events of such.
+    """
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("ATTACH ? AS once", (str(source),))
+        kinds = "name, sql FROM once.sqlite_master WHERE type = 'table'"
+        columns, keyed = {}, set[str]()
+        for table, sql in file.execute(f"SELECT {kinds}").fetchall():
+            file.execute(sql)
+            described = file.execute(f"PRAGMA once.table_info({table})").fetchall()
+            columns[table] = [row[1] for row in described]
+            keyed |= {table for row in described if row[5]}
+        events = [table for table in columns.keys() - keyed if "start" in columns[table]]
+        until = {name: 0 for name in ("start", "end", "correlationId")}
+        for table in events:
+            for name in until.keys() & {*columns[table]}:
+                [most] = file.execute(f"SELECT max({name}) FROM once.{table}").fetchone()
+                until[name] = max(until[name], most or 0)
+        shifts = {"correlationId": until["correlationId"] + 1}
+        shifts |= dict.fromkeys(("start", "end"), max(until["start"], until["end"]))
+        file.execute("CREATE TEMP TABLE part (i)")
+        file.executemany("INSERT INTO part VALUES (?)", [(i,) for i in range(times)])
+        for table, names in columns.items():
+            values = [f'"{name}"' for name in names]
+            rows = f"once.{table}"
+            if table in events:
+                values = [f'"{name}" + i * {shifts[name]}' if name in shifts else f'"{name}"'
+                          for name in names]  # fmt: skip
+                rows += ", part ORDER BY i"
+            elif table == "ANALYSIS_DETAILS":
+                values = [f'"{name}" * {times}' if name == "duration" else f'"{name}"'
+                          for name in names]  # fmt: skip
+            file.execute(f"INSERT INTO {table} SELECT {', '.join(values)} FROM {rows}")
+    return path
 
 
 def _iterations(megabytes: float) -> int:

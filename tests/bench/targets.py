@@ -24,9 +24,10 @@ from pathlib import Path
 from tests.bench import rivals
 from tests.bench.beside import measured
 from tests.bench.costs import ROOT, Cost, cost, machine, settle
-from tests.bench.reports import large_report, large_reports
+from tests.bench.reports import large_report, large_reports, repeated
 from tests.bench.shapes import SHAPES, shaped_reports
 from tests.bench.tables import put, rows
+from tests.support import SHARED
 
 ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 """Environment of a command whose work is shared out by processes alone."""
@@ -39,6 +40,9 @@ each."""
 
 AUTO_MB = (2.0, 580.0)
 """Reports of 33,000 and of 10 million events."""
+
+PUBLIC = {"mfu_2gpu_before.sqlite": 50, "ai_profiler_baseline_nvtx.nsys-rep": 40}
+"""Large public reports, and how often each is repeated."""
 
 WORKERS = (1, 2, 4)
 
@@ -134,29 +138,49 @@ def further(bench: Bench) -> Iterator[list[str]]:
     """A further report of 2.1 million rows and more, of each shape, beside sqlite3 of Python."""
     for number, (name, shape) in enumerate(SHAPES.items()):
         folder = bench.folder / f"shape_{number}"
-        yield _further(bench, name, shaped_reports(shape, folder, MANY))
+        reports = shaped_reports(shape, folder, MANY)
+        yield _further(bench, f"a further report, {name}", reports[:FEW], reports)
         shutil.rmtree(folder)
 
 
-def _further(bench: Bench, shape: str, reports: list[Path]) -> list[str]:
-    settle(reports)
+def public(bench: Bench) -> Iterator[list[str]]:
+    """The same of two public exports, repeated: what twice as many repetitions cost more."""
+    nsys = shutil.which(os.environ.get("RANKSCOPE_NSYS", "nsys"))
+    for name, times in PUBLIC.items():
+        source = SHARED / "public" / "nsys" / name
+        what = f"{times} times {source.stem} more"
+        if not source.exists() or (source.suffix != ".sqlite" and nsys is None):
+            yield [what, "– (not here)", "0.7 ×", "–"]
+            continue
+        export = source
+        if nsys is not None and source.suffix != ".sqlite":
+            export = bench.folder / f"{source.stem}.sqlite"
+            command = [nsys, "export", "-q", "true", "-t", "sqlite", "-o", str(export), str(source)]
+            subprocess.run(command, check=True, capture_output=True)
+        few, many = (
+            repeated(export, bench.folder / f"{source.stem}_{each}.sqlite", each)
+            for each in (times, 2 * times)
+        )
+        yield _further(bench, what, [few], [many])
+
+
+def _further(bench: Bench, what: str, few: list[Path], many: list[Path]) -> list[str]:
+    settle(many)
     commands: dict[str, Callable[[], Cost]] = {}
-    for count in (FEW, MANY):
-        some = reports[:count]
+    for name, some in (("few", few), ("many", many)):
         plain = [sys.executable, "-m", "tests.bench.plain", "rows", "2", *map(str, some)]
-        commands[f"sqlite3 {count}"] = lambda plain=plain: cost(plain, {})
+        commands[f"sqlite3 {name}"] = lambda plain=plain: cost(plain, {})
         commands |= bench.per_tree(
-            lambda tree, some=some: bench.ingest(some, 2, tree=tree), f"ingest {count}"
+            lambda tree, some=some: bench.ingest(some, 2, tree=tree), f"ingest {name}"
         )
     took = bench.fastest(commands)
-    one = took[f"sqlite3 {MANY}"].cpu_s - took[f"sqlite3 {FEW}"].cpu_s
+    one = took["sqlite3 many"].cpu_s - took["sqlite3 few"].cpu_s
 
     def ratio(at: int) -> float:
-        return (took[f"ingest {MANY}@{at}"].cpu_s - took[f"ingest {FEW}@{at}"].cpu_s) / one
+        return (took[f"ingest many@{at}"].cpu_s - took[f"ingest few@{at}"].cpu_s) / one
 
-    each = one / (MANY - FEW)
-    what = f"CPU time of a further report, {shape}, beside sqlite3 ({each:.2f} s)"
-    return bench.line(what, ratio, 0.7, "×")
+    each = one / max(len(many) - len(few), 1)
+    return bench.line(f"CPU time of {what}, beside sqlite3 ({each:.2f} s)", ratio, 0.7, "×")
 
 
 def start(bench: Bench) -> Iterator[list[str]]:
@@ -186,12 +210,10 @@ def export(bench: Bench) -> Iterator[list[str]]:
         return
     folder = bench.folder / "recorded"
     folder.mkdir()
-    first = folder / "report_rank_0.nsys-rep"
-    command = [nsys, "profile", "--trace=nvtx", "-o", str(first), sys.executable, "-c", NVTX_LOOP]
-    subprocess.run(command, check=True, capture_output=True)
     reports = [folder / f"report_rank_{rank}.nsys-rep" for rank in range(MANY)]
-    for report in reports[1:]:
-        shutil.copy(first, report)
+    for report in reports:  # copies of one would be left out
+        command = [nsys, "profile", "--trace=nvtx", "-o", str(report), sys.executable, "-c"]
+        subprocess.run([*command, NVTX_LOOP], check=True, capture_output=True)
     usage = subprocess.run([nsys, "export", "--help"], capture_output=True, text=True, check=True)
     kind = "parquetdir" if "parquetdir" in usage.stdout else "sqlite"
     script = (
@@ -343,7 +365,8 @@ def dask(bench: Bench) -> Iterator[list[str]]:
 
 
 PARTS: dict[str, Callable[[Bench], Iterator[list[str]]]] = {
-    each.__name__: each for each in (further, start, export, auto, memory, across, dask, peers)
+    each.__name__: each
+    for each in (further, public, start, export, auto, memory, across, dask, peers)
 }
 
 
