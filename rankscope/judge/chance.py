@@ -5,7 +5,7 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
-from math import comb, sqrt
+from math import comb, exp, lgamma, log, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -101,15 +101,22 @@ def chance_of_largest(amounts: Floats, others: Floats) -> float:
     return min(1.0, near**degrees * sum(terms))
 
 
-def chance_of_few(events: int, owners: int, ranks: int) -> float:
+def chance_of_few(events: int, owners: int, ranks: int, *, others: int = 0) -> float:
     """How likely it is that events of ranks drawn at random are those of so few ranks; a bound.
 
     Args:
-        events: how many.
+        events: how many these ranks have.
         owners: the ranks that have them.
         ranks: all of them.
+        others: events of other ranks.
     """
-    return min(1.0, comb(ranks, owners) * (owners / ranks) ** events)
+    ways = _log_comb(ranks, owners) + _log_comb(events + others, events)
+    return exp(min(0.0, ways + events * log(owners / ranks)))
+
+
+def _log_comb(count: int, some: int) -> float:
+    """The logarithm of `comb`, which is too large for a float where many are drawn of many."""
+    return lgamma(count + 1) - lgamma(some + 1) - lgamma(count - some + 1)
 
 
 def iterations_to_settle(chance: float, level: float, count: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import comb
 
 import numpy as np
 import polars as pl
@@ -138,8 +137,9 @@ def _in_turn(excess: Excess, noise: float, found: list[Slow]) -> list[Slow]:
         return []
     slowest = np.where(events.any(axis=0), excess.share.argmax(axis=0), ranks)
     starts = slowest[np.diff(slowest, prepend=ranks) != 0]
-    every, own = int((starts < ranks).sum()), int(np.isin(starts, members).sum())
-    chance = comb(every, own) * chance_of_few(own, len(members), ranks)
+    own = int(np.isin(starts, members).sum())
+    others = int((starts < ranks).sum()) - own
+    chance = chance_of_few(own, len(members), ranks, others=others)
     if chance > ALPHA:
         return []
     hits = tuple(excess.numbers[np.isin(slowest, members)].tolist())

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.judge.chance import (
+    chance_of_few,
     chance_of_largest,
     chance_of_sets,
     iterations_to_settle,
@@ -181,6 +182,13 @@ def test_events_of_few_ranks_in_turn(owners: range, *, named: bool) -> None:
         assert each.pattern.iterations == tuple(range(1, 25))
         cells = each.cells(excess(late), story(late).event)
         assert cells.sum(axis=0).tolist() == [1] * 24, "each is slow in its own iterations"
+
+
+def test_the_chance_of_few_owners() -> None:
+    assert chance_of_few(6, 2, 8) == pytest.approx(28 * 0.25**6)
+    assert chance_of_few(3, 1, 4, others=1) == pytest.approx(4 * 4 * 0.25**3)
+    assert chance_of_few(2_000, 682, 2_048, others=3_000) == 1.0
+    assert chance_of_few(4_000, 682, 2_048, others=9) < 1e-300
 
 
 def test_many_descriptions_of_a_few_ranks_become_one() -> None:
