@@ -98,8 +98,8 @@ class Verdict(Struct, kw_only=True):
         bool,
         says(
             "`true` where the run cannot be replayed, as with missing ranks, where no phase of "
-            "the work is named, and where waiting for the network is all there is: the gains are "
-            "at most these"
+            "the work is named or each capture is one iteration, and where waiting for the network "
+            "is all there is: the gains are at most these"
         ),
     ]
     gain_all_ns: Annotated[
