@@ -45,12 +45,12 @@ def untold(inputs: VerdictInputs, verdict: Verdict, names: set[int]) -> Iterator
         verdict: on it.
         names: the ranks that the verdict on the whole run mentions.
     """
-    told, total = mentioned(verdict), inputs.total_ns
+    output, total = mentioned(verdict), inputs.total_ns
     prices = Prices(inputs.excess)
     for claim in inputs.claims:
         (gain,) = prices.of([inputs.healed(claim)])
         known = claim.chance is not None and {*claim.ranks} <= names
-        if known and not {*claim.ranks} & told and gain >= RANGE_GAIN * total:
+        if known and not {*claim.ranks} & output and gain >= RANGE_GAIN * total:
             yield f"ranks {claim.ranks} cost {gain / total:.1%}: {verdict.sentence}"
     if verdict.kind is VerdictKind.BALANCED:
         excess, flagged = inputs.excess, inputs.flags.filter("flagged")

@@ -175,7 +175,7 @@ def test_a_device_is_no_rank_where_nodes_are_incomplete(tmp_path: Path) -> None:
 def test_events_tell_the_rank_where_names_are_a_grid(tmp_path: Path, event: str) -> None:
     """The rank is the only one that is a member of all its groups; or an argument says it."""
 
-    def told(rank: int, trace: dict[str, Any]) -> None:
+    def output(rank: int, trace: dict[str, Any]) -> None:
         nameless(rank, trace)
         across = [[rank // 2 * 2, rank // 2 * 2 + 1], [rank % 2, rank % 2 + 2]]
         for nth, each in enumerate(kernels(trace)):
@@ -186,7 +186,7 @@ def test_events_tell_the_rank_where_names_are_a_grid(tmp_path: Path, event: str)
                 each["args"]["Process Group Ranks"] = str(across[nth % 2])
 
     names = {f"TP-{rank // 2}-DP-{rank % 2}.json": rank for rank in range(4)}
-    assert_slow(read(named(tmp_path, names, told)))
+    assert_slow(read(named(tmp_path, names, output)))
 
 
 def nameless(_rank: int, trace: dict[str, Any]) -> None:

@@ -178,9 +178,9 @@ def test_time_before_the_first_phase_is_not_loading(tmp_path: Path, heads: str) 
     assert run.compare().verdict.cause == "backward"
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
     assert mean_ms(run, "optimizer") == pytest.approx(dict.fromkeys(range(4), 2.0), abs=0.1)
-    told = codes(run)
-    assert "where they begin is unknown: load includes all" in told["iterations-assumed"]
-    assert "phases-unknown" not in told, "what ran before the first end is of no iteration"
+    output = codes(run)
+    assert "where they begin is unknown: load includes all" in output["iterations-assumed"]
+    assert "phases-unknown" not in output, "what ran before the first end is of no iteration"
 
 
 def test_operators_tell_phases_without_any_range(tmp_path: Path) -> None:

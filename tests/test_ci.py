@@ -141,8 +141,8 @@ def test_ci_shows_a_change_of_any_class_of_verdict(monkeypatch: pytest.MonkeyPat
     for job in some:
         answers = freeze(job, only=("ingest", "imbalance_by_rank"))
         answer = answers[f"imbalance_by_rank of {job.name}"]
-        told = json.loads(answer.partition("--- stdout")[2].partition("--- stderr")[0])
-        classes[job.name] = told["verdict"]["class"]
+        output = json.loads(answer.partition("--- stdout")[2].partition("--- stderr")[0])
+        classes[job.name] = output["verdict"]["class"]
     assert {*classes.values()} == {*VerdictKind}, classes
 
 

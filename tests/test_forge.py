@@ -184,8 +184,8 @@ def test_unrecorded_launches_are_told(forged: Scenes) -> None:
         'SELECT SUM("end" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE correlationId NOT IN '
         "(SELECT correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME)",
     )
-    told = sum(row["unrecorded_ns"] for row in truth.iterations if row["rank"] == 0)
-    assert lost == told > 0
+    output = sum(row["unrecorded_ns"] for row in truth.iterations if row["rank"] == 0)
+    assert lost == output > 0
 
 
 def test_mpi_calls_stand_in_a_domain_of_their_own(forged: Scenes) -> None:

@@ -138,16 +138,16 @@ def test_one_slow_kernel(tmp_path: Path) -> None:
 def test_batches_of_random_length_have_grids_to_match(tmp_path: Path) -> None:
     job = scene("sequence_lengths", ranks=4, iterations=5, noise=0.0)
     forge(job, tmp_path)
-    told = json.loads((tmp_path / "truth.json").read_text())["sequence_lengths"]["tokens"]
+    output = json.loads((tmp_path / "truth.json").read_text())["sequence_lengths"]["tokens"]
     assert job.lengths is not None
-    assert len({length for row in told for length in row}) == 4 * 5
+    assert len({length for row in output for length in row}) == 4 * 5
     for rank in range(4):
         kernels = _kernels(tmp_path, rank)
-        for i, length in enumerate(told[rank]):
+        for i, length in enumerate(output[rank]):
             assert length == tokens(job.lengths, rank, i, job.seed)
             forward = kernels[30 * i : 30 * i + 10]
             assert sum(ns for *_, ns in forward) / (10 * MS) == pytest.approx(length / 2048, 0.001)
-            first = kernels[0][1] / told[rank][0]
+            first = kernels[0][1] / output[rank][0]
             assert forward[0][1] / length == pytest.approx(first, rel=0.01)
 
 
@@ -214,18 +214,18 @@ def scattered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Truth, Path]:
 def test_corrections_bring_every_clock_to_the_lowest_rank(scattered: tuple[Truth, Path]) -> None:
     truth, folder = scattered
     assert all(len(members) < 16 for members in truth.job.groups().values())
-    told = json.loads((folder / "truth.json").read_text())
-    middle = told["middle_utc_ns"]
-    epochs = [clock["believed_session_start_utc_ns"] for clock in told["clocks"]]
+    output = json.loads((folder / "truth.json").read_text())
+    middle = output["middle_utc_ns"]
+    epochs = [clock["believed_session_start_utc_ns"] for clock in output["clocks"]]
     instances: dict[Any, dict[Any, Any]] = defaultdict(dict)
     for row in truth.collectives:
         key = (row["communicator"], row["op"], row["iteration"], row["ordinal"])
         at = row["end_utc_ns"]
-        clock = told["clocks"][row["rank"]]
+        clock = output["clocks"][row["rank"]]
         corrected = epochs[row["rank"]] + row["end_ns"] + clock["correction_ns"]
         corrected += round(clock["correction_ppm"] * (at - middle) / 1e6)
         instances[key][row["rank"]] = corrected
-    assert max(abs(clock["correction_ns"]) for clock in told["clocks"]) > 1_000 * MS
+    assert max(abs(clock["correction_ns"]) for clock in output["clocks"]) > 1_000 * MS
     for ends in instances.values():
         assert max(ends.values()) - min(ends.values()) <= truth.job.network.skew_ns + 10
 

@@ -65,12 +65,12 @@ def test_an_assistant_lists_tools_and_resources_and_asks(folder: Path, mode: str
         assert [each.name for each in tools] == [*TOOLS]
         writing = [each.name for each in tools if not each.annotations.read_only_hint]
         assert writing == ["ingest"]
-        told = await client.call_tool("imbalance", {"most": 2})
-        assert not told.is_error
-        assert fits(told.structured_content) == "imbalance"
-        assert told.structured_content["verdict"]["ranks"] == [2]
-        [content] = told.content
-        assert json.loads(content.text) == told.structured_content
+        output = await client.call_tool("imbalance", {"most": 2})
+        assert not output.is_error
+        assert fits(output.structured_content) == "imbalance"
+        assert output.structured_content["verdict"]["ranks"] == [2]
+        [content] = output.content
+        assert json.loads(content.text) == output.structured_content
         assert content.text.isascii(), "nothing in it is invisible"
         for resource in (await client.list_resources()).resources:
             [page] = (await client.read_resource(resource.uri)).contents
@@ -95,8 +95,8 @@ def test_reports_are_ingested_with_progress(folder: Path) -> None:
 
     async def questions(client: Any) -> None:
         arguments = {"paths": ["profiles"], "db": "new.duckdb"}
-        told = await client.call_tool("ingest", arguments, progress_callback=progress)
-        assert [each["status"] for each in told.structured_content["reports"]] == ["read"] * 4
+        output = await client.call_tool("ingest", arguments, progress_callback=progress)
+        assert [each["status"] for each in output.structured_content["reports"]] == ["read"] * 4
         both = await asyncio.gather(  # asked at once, answered one after the other
             client.call_tool("imbalance", {"db": "new.duckdb"}),
             client.call_tool("check", {"paths": ["profiles"]}),

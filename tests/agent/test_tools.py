@@ -63,13 +63,13 @@ def ask(folder: Path) -> Ask:
 
 
 def test_the_verdict_is_that_of_the_command(ask: Ask, cli: Any, sample: Stored) -> None:
-    told = ask("imbalance")
+    output = ask("imbalance")
     whole = cli("imbalance", "--db", sample.db, "--format", "json").document
-    assert told["verdict"] == whole["verdict"] | {"findings": told["verdict"]["findings"]}
-    assert told["ranks"][0]["rank"] == 2, "the named rank comes first"
-    assert told["rows"] == []
-    assert len(told["metrics"]) < len(whole["metrics"])
-    [every] = [each for each in told["iterations"] if each["iteration"] == 27]
+    assert output["verdict"] == whole["verdict"] | {"findings": output["verdict"]["findings"]}
+    assert output["ranks"][0]["rank"] == 2, "the named rank comes first"
+    assert output["rows"] == []
+    assert len(output["metrics"]) < len(whole["metrics"])
+    [every] = [each for each in output["iterations"] if each["iteration"] == 27]
     assert every in whole["iterations"]
 
 
@@ -225,7 +225,7 @@ def test_names_that_look_like_instructions_are_values_and_nothing_else(
         )
     ask = asking(tmp_path)
     where, db = [ORDERS[:30]], "run.duckdb"
-    told = {
+    output = {
         "check": ask("check", paths=where, most=50),
         "ingest": ask("ingest", paths=where, db=db),
         "imbalance": ask("imbalance", db=db, by="kernel", most=50),
@@ -234,14 +234,14 @@ def test_names_that_look_like_instructions_are_values_and_nothing_else(
         "absent": ask("check", paths=[f"{ORDERS[:30]}/{ORDERS}"]),
     }
     reports[0].write_bytes(b"")
-    told["damaged"] = ask("check", paths=where)
-    for name, (document, _) in told.items():
+    output["damaged"] = ask("check", paths=where)
+    for name, (document, _) in output.items():
         texts = leaves(document)
         assert any("IGNORE ALL" in text for text in texts), f"{name}: nothing was planted"
         assert not any("IGNORE" in key for key in keys(document))
         for text in texts:
             assert not {*"\u202e\U000e0041\x1b"} & {*text}, "what nobody sees is shown"
-    assert told["imbalance"][0]["verdict"]["ranks"], "the plant is found all the same"
+    assert output["imbalance"][0]["verdict"]["ranks"], "the plant is found all the same"
 
 
 def test_what_the_server_says_of_itself_says_that_names_are_data() -> None:

@@ -64,14 +64,14 @@ def measured(name: str, arguments: list[str]) -> tuple[Cost, str]:
     begin = time.perf_counter()
     process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    told = process.stdout.read()
+    output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - begin
     if process.returncode:
         raise SystemExit(f"{name}: exit code {process.returncode}")
     # ru_maxrss is kB on Linux
-    return Cost(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e6), told
+    return Cost(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e6), output
 
 
 def write(db: Path, ranks: int, iterations: int, collectives: int, why: bool) -> None:
@@ -134,8 +134,8 @@ def main(arguments: list[str] | None = None) -> int:
         cost_ns = None
         if not db.exists():
             # by a process of its own: a child's peak counts what its parent held when it was born
-            made, told = measured("reports written", [*step, "--step", "write", *asked])
-            cost_ns = int(told)
+            made, output = measured("reports written", [*step, "--step", "write", *asked])
+            cost_ns = int(output)
             say(made.line())
         before = db.stat().st_size
         say(measured("end of ingest", [*step, "--step", "compare"])[0].line())
@@ -162,12 +162,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def found_the_slow_one(answer: str, cost_ns: int | None, iterations: int) -> bool:
     """Whether the verdict names the planted rank, its phase, and what it costs, within 5 %."""
-    told = json.loads(answer)
-    verdict, count = told["verdict"], told["run"]["iterations"]["count"]
+    output = json.loads(answer)
+    verdict, count = output["verdict"], output["run"]["iterations"]["count"]
     say(f"  {verdict['sentence']}")
     named = verdict["ranks"] == [SLOW] and verdict["cause"] == "backward"
     # in a simulated job every call has its counterparts
-    named &= "unmatched-collectives" not in {each["code"] for each in told["warnings"]}
+    named &= "unmatched-collectives" not in {each["code"] for each in output["warnings"]}
     if cost_ns is None:
         return named
     return named and abs(verdict["gain_ns"] / (cost_ns * count / iterations) - 1) < 0.05

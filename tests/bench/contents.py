@@ -243,9 +243,9 @@ def run(every: int, first: int) -> int:
                     why = "took too long"
                 if why is not None:
                     bad += 1
-                    told = {"mutant": change.what, "command": command, "why": why}
-                    told["cache"] = os.environ["RANKSCOPE_CACHE"]
-                    print(json.dumps({**told, "stderr": err[-1500:]}), flush=True)
+                    output = {"mutant": change.what, "command": command, "why": why}
+                    output["cache"] = os.environ["RANKSCOPE_CACHE"]
+                    print(json.dumps({**output, "stderr": err[-1500:]}), flush=True)
             for left in base.glob("*.ledger"):
                 left.unlink()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

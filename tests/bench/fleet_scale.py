@@ -88,8 +88,8 @@ def main() -> None:
             ("fleet --store add", [*command[:3], *ledger, "add", str(runs), "--format", "json"]),
             ("fleet --store", [*command[:3], *ledger, "--format", "json"]),
         ):
-            cost, told = measured(title, arguments)
-            document = json.loads(told)
+            cost, output = measured(title, arguments)
+            document = json.loads(output)
             found = document["verdict"]["suspects"]
             print(cost.line(), f"  {len(document['runs'])} runs, suspects {found}", flush=True)
 

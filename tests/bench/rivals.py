@@ -136,8 +136,8 @@ def nsys_with_recipes(tools: Path) -> str | None:
     nsys = str(own) if own.exists() else shutil.which("nsys")
     if nsys is None:
         return None
-    told = subprocess.run([nsys, "recipe", "--help"], capture_output=True, text=True, check=False)
-    return nsys if "nvtx_gpu_proj_sum" in told.stdout else None
+    output = subprocess.run([nsys, "recipe", "--help"], capture_output=True, text=True, check=False)
+    return nsys if "nvtx_gpu_proj_sum" in output.stdout else None
 
 
 def _linked(reports: list[Path], folder: Path) -> list[Path]:

@@ -62,8 +62,8 @@ def launch(
     """Run a command once a rank, two a node, with what the scheduler would tell each."""
     running = []
     for rank in ranks:
-        told = VARIABLES[scheduler].format(rank=rank, local=rank % 2, node=rank // 2, world=world)
-        pairs = dict(each.split("=", 1) for each in told.split())
+        output = VARIABLES[scheduler].format(rank=rank, local=rank % 2, node=rank // 2, world=world)
+        pairs = dict(each.split("=", 1) for each in output.split())
         running.append(
             subprocess.Popen(
                 command,

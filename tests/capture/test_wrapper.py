@@ -193,11 +193,11 @@ def test_options_are_spelled_as_the_nsys_at_hand_does(
     nsys = newer_nsys(tmp_path, *offered)
     run = script(tmp_path, "slurm", CaptureConfig(functions="/a b/torch.json", metrics=True))
     done = launch("slurm", [run, "train"], tmp_path, range(4), RANKSCOPE_NSYS=nsys)
-    told = [each.stdout.splitlines() for each in done]
-    assert all(f"{offered[0]}=/a b/torch.json" in options for options in told)
-    assert [used in options for options in told] == [True, False] * 2, "once a node"
-    assert "--output=profiles/77.0/report_rank_%q{SLURM_PROCID}" in told[0]
-    assert told[0][-1] == "train"
+    output = [each.stdout.splitlines() for each in done]
+    assert all(f"{offered[0]}=/a b/torch.json" in options for options in output)
+    assert [used in options for options in output] == [True, False] * 2, "once a node"
+    assert "--output=profiles/77.0/report_rank_%q{SLURM_PROCID}" in output[0]
+    assert output[0][-1] == "train"
 
 
 def test_the_window_and_the_trace(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_the_window_and_the_trace(tmp_path: Path) -> None:
     )
     run = script(tmp_path, "mpirun", wish)
     [done] = launch("mpirun", [run, "train"], tmp_path, [2], RANKSCOPE_NSYS=nsys)
-    told = done.stdout.splitlines()
-    assert told[0] == str(node)
+    output = done.stdout.splitlines()
+    assert output[0] == str(node)
     assert node.is_dir()
     for option in (
         "--trace=cuda,nvtx,mpi",
@@ -223,7 +223,7 @@ def test_the_window_and_the_trace(tmp_path: Path) -> None:
         "--osrt-threshold=9",
         "--sample=none",
     ):
-        assert option in told
+        assert option in output
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

@@ -35,13 +35,13 @@ def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
 
 def test_its_document(cli: Cli) -> None:
     result = cli("check", SAMPLE, "--format", "json")
-    told = result.document
+    answer = result.document
     assert result.err == ""
-    assert told["format"] == "rankscope/check/1"
-    assert told.keys() >= {"format", "run", "warnings", "reports", "usable"}
-    assert told["usable"] is True
-    assert [report["ranks"] for report in told["reports"]] == [[0], [1], [2], [3]]
-    for report in told["reports"]:
+    assert answer["format"] == "rankscope/check/1"
+    assert answer.keys() >= {"format", "run", "warnings", "reports", "usable"}
+    assert answer["usable"] is True
+    assert [report["ranks"] for report in answer["reports"]] == [[0], [1], [2], [3]]
+    for report in answer["reports"]:
         assert report.keys() >= {"path", "ranks", "can", "problems"}
         assert report["can"] == {
             "iterations": True,
@@ -54,7 +54,7 @@ def test_its_document(cli: Cli) -> None:
         assert problem["code"] == "gpu-missing"
         assert problem["message"]
         assert problem["hint"].startswith("record it on every rank, as rankscope capture torchrun")
-    [warning] = told["warnings"]
+    [warning] = answer["warnings"]
     assert warning == {"code": "gpu-missing", "message": problem["message"], "ranks": [0, 1, 2, 3]}
 
 
@@ -63,9 +63,9 @@ def test_unusable_reports_exit_3_and_are_all_told(cli: Cli, reports: list[Path])
     reports[1].write_bytes(b"")
     result = cli("check", reports[0].parent, "--format", "json")
     assert result.code == 3
-    told = json.loads(result.out)
-    assert told["usable"] is False
-    assert [report["usable"] for report in told["reports"]] == [False, False, True, True]
+    answer = json.loads(result.out)
+    assert answer["usable"] is False
+    assert [report["usable"] for report in answer["reports"]] == [False, False, True, True]
     table = cli("check", reports[0].parent)
     assert (table.code, table.err) == (3, "")
     lines = table.out.splitlines()
@@ -103,18 +103,18 @@ def test_it_foresees_what_the_verdict_can_say(
             edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL where rowid % 2")
     line = cli("check", *reports).out.splitlines()[0]
     assert cli("ingest", *reports).code == 0
-    told = cli("imbalance", "--format", "json").document
+    answer = cli("imbalance", "--format", "json").document
     if "inconclusive, because" in line:
-        assert told["verdict"]["class"] == "inconclusive"
+        assert answer["verdict"]["class"] == "inconclusive"
         assert scene in ("gloo", "one rank")
         reason = "(gloo's need a range)" if scene == "gloo" else "there is only one rank"
         assert line.endswith(f"{reason}.")
     else:
-        assert f"on the {told['run']['clock']} clock" in line
+        assert f"on the {answer['run']['clock']} clock" in line
         assert scene not in ("gloo", "one rank")
         assert ("about loading only" in line) == (scene == "loading")
     if scene == "loading":
-        assert told["verdict"]["cause"] in (None, "load")
+        assert answer["verdict"]["cause"] in (None, "load")
 
 
 def test_everything_but_the_answer_is_behind_verbose(cli: Cli, reports: list[Path]) -> None:

@@ -62,13 +62,13 @@ def limited(folder: Path, *words: object) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def clear(told: Result) -> None:
+def clear(output: Result) -> None:
     """An answer, or one line of error that blames reports or usage."""
-    assert "Traceback" not in told.err, told.err[-3000:]
-    assert len(told.err) < 20_000
-    assert told.code in (0, 2, 3), told.err
-    if told.code and not told.out:  # `check` tells what is unusable, and ends with 3
-        told.refused(told.code)
+    assert "Traceback" not in output.err, output.err[-3000:]
+    assert len(output.err) < 20_000
+    assert output.code in (0, 2, 3), output.err
+    if output.code and not output.out:  # `check` tells what is unusable, and ends with 3
+        output.refused(output.code)
 
 
 def test_thousands_of_files_that_are_no_reports(tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_thousands_of_files_that_are_no_reports(tmp_path: Path) -> None:
     for number in range(5000):
         kind = ("txt", "log", "json", "py", "sqlite-journal")[number % 5]
         (folder / f"other_{number}.{kind}").write_text("{}")
-    told = limited(tmp_path, "check", folder)
-    clear(told)
-    told = limited(tmp_path, "ingest", folder, "--on-error", "skip", "--db", "run.duckdb")
-    assert told.code == 0, told.err
-    clear(told)
+    output = limited(tmp_path, "check", folder)
+    clear(output)
+    output = limited(tmp_path, "ingest", folder, "--on-error", "skip", "--db", "run.duckdb")
+    assert output.code == 0, output.err
+    clear(output)
     assert rankscope.open_run(tmp_path / "run.duckdb").tables.ranks.height == 4
-    told = limited(tmp_path, "watch", folder, "--once", "--settle", "0", "--db", "w.duckdb")
-    assert told.code == 0, told.err
-    clear(told)
+    output = limited(tmp_path, "watch", folder, "--once", "--settle", "0", "--db", "w.duckdb")
+    assert output.code == 0, output.err
+    clear(output)
 
 
 def tiny(folder: Path, ranks: int, steps: int = 4) -> Path:
@@ -112,9 +112,9 @@ def test_as_many_tiny_reports(tmp_path: Path, ranks: int) -> None:
         ("report", "--db", db, "-o", "r.html"),
         ("pick-reports", "--db", db),
     ):
-        told = limited(tmp_path, *words)
-        assert told.code in (0, 3), told.err
-        clear(told)
+        output = limited(tmp_path, *words)
+        assert output.code in (0, 3), output.err
+        clear(output)
     assert rankscope.open_run(db).tables.ranks["rank"].sort().to_list() == [*range(ranks)]
     assert (tmp_path / "r.html").stat().st_size < 10**8
 
@@ -150,16 +150,16 @@ def test_files_that_unpack_to_far_more(sample: Stored, tmp_path: Path, kind: str
         for _ in range(120):
             file.write(BOMBS[kind])
     for words in READING:
-        told = limited(tmp_path, *words)
-        assert told.code == (0 if words[0] in ("watch", "capture") else 3), (words, told.err)
-        clear(told)
+        output = limited(tmp_path, *words)
+        assert output.code == (0 if words[0] in ("watch", "capture") else 3), (words, output.err)
+        clear(output)
     shutil.copy(tmp_path / "bomb.json.gz", tmp_path / "bomb.duckdb")
     shutil.copy(sample.db, tmp_path / "rankscope.duckdb")
     for command in OPENING:
         named = () if command.startswith(("fleet", "diff", "capture")) else ("--db",)
         named = () if "--roles" in command else named
-        told = limited(tmp_path, *command.split(), *named, "bomb.duckdb")
-        told.refused(2 if "--roles" in command else 4)
+        output = limited(tmp_path, *command.split(), *named, "bomb.duckdb")
+        output.refused(2 if "--roles" in command else 4)
 
 
 NAMES = """
@@ -188,9 +188,9 @@ def test_as_many_different_names(forged: Callable[..., Forged], tmp_path: Path, 
         ("report", "--db", db, "-o", "r.html"),
         ("export", "--db", db, "-o", "t.json.gz"),
     ):
-        told = limited(tmp_path, *words)
-        assert told.code == 0, (words, told.err)
-        clear(told)
+        output = limited(tmp_path, *words)
+        assert output.code == 0, (words, output.err)
+        clear(output)
     assert db.stat().st_size < 10**8
     assert (tmp_path / "r.html").stat().st_size < 10**8
 
@@ -251,7 +251,7 @@ def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Pa
         partial(rankscope.open_run, db), lambda: held, lambda: answers.run,
     ]  # fmt: skip
     seen: list[int] = []
-    told: list[str] = []
+    output: list[str] = []
 
     def ask() -> None:
         for run in ways:
@@ -259,7 +259,7 @@ def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Pa
                 assert answers.page("")
                 seen.append(run().imbalance(include_warmup=True).ranks.height)
             except DatabaseError as error:
-                told.append(error.message)
+                output.append(error.message)
 
     with meanwhile(ask):
         for some in (reports[:3], reports, reports[:2], reports):
@@ -268,7 +268,7 @@ def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Pa
         time.sleep(0.5)
     assert {*seen} <= {2, 3, 4}
     assert seen
-    assert all("has changed" in each or "in use" in each for each in told), {*told}
+    assert all("has changed" in each or "in use" in each for each in output), {*output}
     assert not [*tmp_path.glob(".run*"), *tmp_path.glob("*.wal"), *tmp_path.glob("*.tmp")]
 
 
@@ -285,13 +285,13 @@ def test_commands_while_ingests_write(forged: Callable[..., Forged], tmp_path: P
 
     with meanwhile(write):
         for command in ONE_STATE:
-            told = limited(tmp_path, *command.split(), db)
-            clear_or_in_use(told)
+            output = limited(tmp_path, *command.split(), db)
+            clear_or_in_use(output)
         clear_or_in_use(limited(tmp_path, "diff", whole, db))
     assert {each.code for each in done} == {0}, [each.err for each in done]
 
 
-def clear_or_in_use(told: Result) -> None:
+def clear_or_in_use(output: Result) -> None:
     """An answer, or the line that another process uses the database."""
-    if told.code:
-        told.refused(4, "is in use by another process")
+    if output.code:
+        output.refused(4, "is in use by another process")

@@ -87,8 +87,8 @@ def test_else_each_capture_is_one(reports: list[Path], cli: Cli) -> None:
     table = cli("check", *reports, "--format", "json").document
     assert table["usable"]
     assert not any(each["can"]["iterations"] for each in table["reports"])
-    told = cli("ingest", *reports, "--format", "json").document
-    assert {each["status"] for each in told["reports"]} == {"unchanged"}
+    output = cli("ingest", *reports, "--format", "json").document
+    assert {each["status"] for each in output["reports"]} == {"unchanged"}
 
 
 @pytest.mark.slow
@@ -108,9 +108,9 @@ def test_names_are_not_given_up_for_whole_captures(reports: list[Path], cli: Cli
     assert left.code == 0
     assert "skipped: " in left.err
     assert "report_rank_1.sqlite: has no ranges named like iterations" in left.err
-    told = cli("ingest", *reports, "--format", "json", "--rebuild").document
-    assert told["run"]["ranks"] == [0, 2, 3]
-    assert "steps-found" not in {each["code"] for each in told["warnings"]}
+    output = cli("ingest", *reports, "--format", "json", "--rebuild").document
+    assert output["run"]["ranks"] == [0, 2, 3]
+    assert "steps-found" not in {each["code"] for each in output["warnings"]}
 
 
 @pytest.mark.slow
@@ -185,9 +185,9 @@ def test_reports_of_others_are_read_without_options(cli: Cli, name: str, code: s
 
 
 def test_a_given_rank(reports: list[Path], cli: Cli) -> None:
-    told = cli("ingest", reports[0], "--rank", 7, "--format", "json").document
-    assert told["run"]["ranks"] == [7]
-    assert told["reports"][0]["rank_evidence"] == "--rank"
+    output = cli("ingest", reports[0], "--rank", 7, "--format", "json").document
+    assert output["run"]["ranks"] == [7]
+    assert output["reports"][0]["rank_evidence"] == "--rank"
     cli("ingest", *reports, "--rank", 7).refused(2, "--rank 7", "4")
     cli("ingest", reports[0], "--rank", 7, "--rank-pattern", "(?P<rank>.)").refused(2, "--rank")
 
@@ -206,11 +206,11 @@ def test_errors_are_json_as_well(cli: Cli, words: list[str], code: int, name: st
     for option in (["--format", "json"], ["--format=json"]):
         result = cli(*words, *option)
         assert result.code == code
-        told = json.loads(result.out)
-        assert told["format"] == f"rankscope/{words[0]}/1"
-        assert told["error"]["code"] == name
-        assert told["error"]["message"] in result.err
-        assert told["error"]["hint"] in result.err
+        output = json.loads(result.out)
+        assert output["format"] == f"rankscope/{words[0]}/1"
+        assert output["error"]["code"] == name
+        assert output["error"]["message"] in result.err
+        assert output["error"]["hint"] in result.err
     assert cli(*words).out == ""
 
 
@@ -223,11 +223,11 @@ def test_ranks_to_pick_from(reports: list[Path], cli: Cli) -> None:
 
 def test_the_script_of_a_capture_as_json(cli: Cli) -> None:
     plain = cli("capture", "slurm")
-    told = cli("capture", "slurm", "--format", "json").document
-    assert told["format"] == "rankscope/capture/1"
-    assert told["script"].rstrip("\n") == plain.out.rstrip("\n")
-    assert "srun" in told["start"]
-    assert told["output"] is None
+    output = cli("capture", "slurm", "--format", "json").document
+    assert output["format"] == "rankscope/capture/1"
+    assert output["script"].rstrip("\n") == plain.out.rstrip("\n")
+    assert "srun" in output["start"]
+    assert output["output"] is None
     assert cli("capture", "slurm", "--format", "markdown").out.startswith("```sh\n")
 
 

@@ -34,36 +34,36 @@ def document(cli: Cli, slower: Pair, made_once: Callable[..., Any]) -> dict[str,
 
 
 def test_its_document(document: dict[str, Any], slower: Pair) -> None:
-    told = document
-    assert told["format"] == "rankscope/diff/1"
-    assert told.keys() >= {"run", "warnings", "metrics", "ranks", "verdicts", "sentence"}
-    assert told["run"]["db"] == str(slower[1])
-    assert {each["metric"] for each in told["metrics"]} >= {"iteration", "work", "forward"}
-    for each in [*told["metrics"], *told["ranks"]]:
+    answer = document
+    assert answer["format"] == "rankscope/diff/1"
+    assert answer.keys() >= {"run", "warnings", "metrics", "ranks", "verdicts", "sentence"}
+    assert answer["run"]["db"] == str(slower[1])
+    assert {each["metric"] for each in answer["metrics"]} >= {"iteration", "work", "forward"}
+    for each in [*answer["metrics"], *answer["ranks"]]:
         assert each.keys() >= CHANGE | {"low", "high", "certain"}
         assert type(each["before_ns"]) is type(each["after_ns"])
         assert each["before_ns"] is None or type(each["before_ns"]) is int
-    assert {each["rank"] for each in told["ranks"]} == {0, 1, 2, 3}
-    whole = next(each for each in told["metrics"] if each["metric"] == "iteration")
+    assert {each["rank"] for each in answer["ranks"]} == {0, 1, 2, 3}
+    whole = next(each for each in answer["metrics"] if each["metric"] == "iteration")
     assert whole["certain"] is True
     assert whole["low"] <= whole["change"] <= whole["high"]
     assert whole["change"] == pytest.approx(whole["after_ns"] / whole["before_ns"] - 1, rel=1e-6)
     forward = next(
-        each for each in told["ranks"] if (each["rank"], each["metric"]) == (3, "forward")
+        each for each in answer["ranks"] if (each["rank"], each["metric"]) == (3, "forward")
     )
     assert forward["after_ns"] - forward["before_ns"] == pytest.approx(8 * MS, rel=0.1)
-    assert told["verdicts"]["before"]["class"] == "balanced"
-    assert (told["verdicts"]["after"]["class"], told["verdicts"]["after"]["ranks"]) == (
+    assert answer["verdicts"]["before"]["class"] == "balanced"
+    assert (answer["verdicts"]["after"]["class"], answer["verdicts"]["after"]["ranks"]) == (
         "persistent", [3],
     )  # fmt: skip
-    assert told["sentence"].split()[1:3] == ["%", "slower:"]
+    assert answer["sentence"].split()[1:3] == ["%", "slower:"]
 
 
 def test_a_run_beside_itself(cli: Cli, slower: Pair) -> None:
-    told = cli("diff", slower[0], slower[0], "--format", "json").document
-    assert told["sentence"].startswith("Both are the same run")
-    assert not any(each["certain"] for each in [*told["metrics"], *told["ranks"]])
-    assert {each["change"] for each in told["metrics"]} <= {0, None}
+    answer = cli("diff", slower[0], slower[0], "--format", "json").document
+    assert answer["sentence"].startswith("Both are the same run")
+    assert not any(each["certain"] for each in [*answer["metrics"], *answer["ranks"]])
+    assert {each["change"] for each in answer["metrics"]} <= {0, None}
     same = cli("diff", slower[0], slower[0], "--fail-above", 0)
     assert (same.code, same.out) == (0, "Both are the same run: every number is equal.\n")
 
@@ -84,13 +84,13 @@ def test_certain_is_what_the_interval_says(document: dict[str, Any]) -> None:
 
 def test_runs_on_different_clocks(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
     host = stored("host_only").db
-    told = cli("diff", host, slower[1], "--format", "json").document
-    [warned] = [each["message"] for each in told["warnings"] if each["code"] == "clocks-differ"]
+    answer = cli("diff", host, slower[1], "--format", "json").document
+    [warned] = [each["message"] for each in answer["warnings"] if each["code"] == "clocks-differ"]
     assert "before is on the host clock, after on the gpu clock" in warned
-    assert told["clock"] == "host"
-    assert {each["metric"] for each in told["metrics"]} == {"iteration", "load"}
-    assert told["run"]["clock"] == "gpu"
-    assert told["verdicts"]["after"]["class"] == "persistent", "each verdict on its own clock"
+    assert answer["clock"] == "host"
+    assert {each["metric"] for each in answer["metrics"]} == {"iteration", "load"}
+    assert answer["run"]["clock"] == "gpu"
+    assert answer["verdicts"]["after"]["class"] == "persistent", "each verdict on its own clock"
 
 
 @pytest.mark.slow
@@ -138,11 +138,13 @@ def test_runs_of_different_jobs(cli: Cli, slower: Pair, stored: Callable[..., St
     short = stored("short_steps", ranks=2, iterations=12)
     result = cli("diff", slower[0], short.db, "--fail-above", 5, "--format", "json")
     assert result.code == 3
-    told = json.loads(result.out)
-    assert told["sentence"].startswith("Inconclusive: these look like different jobs: 4 ranks → 2;")
-    assert "times as short" in told["sentence"]
-    assert {each["code"] for each in told["warnings"]} >= {"jobs-differ", "ranks-differ"}
-    assert not any(each["certain"] for each in [*told["metrics"], *told["ranks"]])
+    answer = json.loads(result.out)
+    assert answer["sentence"].startswith(
+        "Inconclusive: these look like different jobs: 4 ranks → 2;"
+    )
+    assert "times as short" in answer["sentence"]
+    assert {each["code"] for each in answer["warnings"]} >= {"jobs-differ", "ranks-differ"}
+    assert not any(each["certain"] for each in [*answer["metrics"], *answer["ranks"]])
 
 
 @pytest.mark.parametrize("output", ["table", "markdown"])
@@ -167,10 +169,10 @@ def test_csv_has_a_row_per_metric_and_rank(cli: Cli, slower: Pair) -> None:
 
 @pytest.mark.slow
 def test_statistics_and_clocks_are_taken(cli: Cli, slower: Pair) -> None:
-    told = cli("diff", *slower, "--statistic", "p95", "--clock", "host", "--format", "json")
-    assert told.document["run"]["clock"] == "host"
+    answer = cli("diff", *slower, "--statistic", "p95", "--clock", "host", "--format", "json")
+    assert answer.document["run"]["clock"] == "host"
     mean = cli("diff", *slower, "--clock", "host", "--format", "json").document
-    assert told.document["metrics"][0]["before_ns"] > mean["metrics"][0]["before_ns"]
+    assert answer.document["metrics"][0]["before_ns"] > mean["metrics"][0]["before_ns"]
 
 
 def test_wrong_usage(cli: Cli, slower: Pair, tmp_path: Path) -> None:
@@ -192,11 +194,13 @@ def baseline(forged: Callable[..., Forged], tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.slow
 def test_several_runs_are_a_baseline(cli: Cli, slower: Pair, baseline: Path) -> None:
-    told = cli("diff", "--baseline", baseline, slower[1], "--format", "json").document
-    labels = [each["label"] for each in told["baseline"]]
+    answer = cli("diff", "--baseline", baseline, slower[1], "--format", "json").document
+    labels = [each["label"] for each in answer["baseline"]]
     assert sorted(labels) == [f"commit-{seed}" for seed in range(1, 5)]
-    assert f"Baseline: 4 runs, {labels[0]} to {labels[-1]}." in told["sentence"], "by start time"
-    rank = next(each for each in told["ranks"] if (each["rank"], each["metric"]) == (3, "forward"))
+    assert f"Baseline: 4 runs, {labels[0]} to {labels[-1]}." in answer["sentence"], "by start time"
+    rank = next(
+        each for each in answer["ranks"] if (each["rank"], each["metric"]) == (3, "forward")
+    )
     assert rank["certain"] is True
     assert rank["after_ns"] - rank["before_ns"] == pytest.approx(8 * MS, rel=0.15)
     assert cli("diff", *slower, "--format", "json").document["baseline"] == []

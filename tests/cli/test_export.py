@@ -40,20 +40,20 @@ def rows_of(db: Path, query: str) -> int:
 
 
 def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
-    told = cli("export", "-o", "picks.json.gz", "--db", sample.db, "--format", "json").document
-    assert told["format"] == "rankscope/export/1"
-    assert told.keys() >= {"run", "warnings", "output", "kind", "rows", "ranks", "iterations"}
-    assert (told["output"], told["kind"]) == ("picks.json.gz", "trace")
+    answer = cli("export", "-o", "picks.json.gz", "--db", sample.db, "--format", "json").document
+    assert answer["format"] == "rankscope/export/1"
+    assert answer.keys() >= {"run", "warnings", "output", "kind", "rows", "ranks", "iterations"}
+    assert (answer["output"], answer["kind"]) == ("picks.json.gz", "trace")
     found = sample.run.pick_reports()
     picks = found.picks
-    assert told["ranks"] == sorted(each.rank for each in picks)
-    assert {picks[0].worst.iteration, picks[0].typical.iteration} <= {*told["iterations"]}
-    assert len(told["iterations"]) <= 3 * len(found.looks)
+    assert answer["ranks"] == sorted(each.rank for each in picks)
+    assert {picks[0].worst.iteration, picks[0].typical.iteration} <= {*answer["iterations"]}
+    assert len(answer["iterations"]) <= 3 * len(found.looks)
     content = Path("picks.json.gz").read_bytes()
-    assert told["bytes"] == len(content)
+    assert answer["bytes"] == len(content)
     whole = json.loads(gzip.decompress(content))
     assert whole["otherData"]["verdict"].startswith("Rank 2 (node1)")
-    assert {each["pid"] for each in whole["traceEvents"]} == {*told["ranks"]}
+    assert {each["pid"] for each in whole["traceEvents"]} == {*answer["ranks"]}
 
 
 @pytest.mark.parametrize("name", mostly_slow(["sample", "buckets"]))
@@ -62,7 +62,7 @@ def test_its_slices_are_the_rows_of_the_database(
 ) -> None:
     job = sample if name == "sample" else stored(name)
     cli("export", "-o", "all.json", "--db", job.db, "--iter-range", ":", "--include-warmup")
-    told = pl.DataFrame(
+    answer = pl.DataFrame(
         [
             {
                 "rank": each["pid"],
@@ -74,9 +74,9 @@ def test_its_slices_are_the_rows_of_the_database(
             for each in events(Path("all.json"))
         ]
     )
-    ranks = ", ".join(map(str, {*told["rank"]}))
+    ranks = ", ".join(map(str, {*answer["rank"]}))
     among = f"rank in ({ranks})"
-    collectives = told.filter(pl.col("category") == "collective")
+    collectives = answer.filter(pl.col("category") == "collective")
     assert collectives.height == rows_of(job.db, f"select count(*) from collectives where {among}")
     kept = job.run.sql(
         "select rank, iteration, sum(end_ns - start_ns)::bigint as ns from collectives "
@@ -88,7 +88,7 @@ def test_its_slices_are_the_rows_of_the_database(
     assert summed.sort("rank", "iteration").filter(straight).equals(kept.filter(straight))
     # Phases on both clocks lie in the trace; the stored ones are those of measures.
     measures = job.run.sql(f"select * from measures where {among}")
-    lengths = told.filter(pl.col("category") == "phase").group_by("name").agg(pl.col("ns").sum())
+    lengths = answer.filter(pl.col("category") == "phase").group_by("name").agg(pl.col("ns").sum())
     by_name = dict(lengths.rows())
     if not drifting:
         for part in PARTS:
@@ -96,35 +96,35 @@ def test_its_slices_are_the_rows_of_the_database(
             if not known.null_count():
                 assert by_name.get(part_name(part), 0) == known.sum(), part
     windows = measures["iteration_ns"].count()
-    spans = told.filter(pl.col("name").str.starts_with("iteration "))
+    spans = answer.filter(pl.col("name").str.starts_with("iteration "))
     assert spans.height == windows
 
 
 def test_ranks_and_iterations_that_are_named(cli: Cli, sample: Stored) -> None:
-    told = cli(
+    answer = cli(
         "export", "-o", "some.json", "--db", sample.db, "--ranks", "3,0:2", "--iter-range", "4:6",
         "--format", "json",
     ).document  # fmt: skip
-    assert told["ranks"] == [0, 1, 3]
-    assert told["iterations"] == [4, 5]
+    assert answer["ranks"] == [0, 1, 3]
+    assert answer["iterations"] == [4, 5]
     assert {each["args"]["iteration"] for each in events(Path("some.json"))} == {4, 5}
 
 
 def test_a_trace_of_all_ranks(cli: Cli, sample: Stored) -> None:
-    told = cli(
+    answer = cli(
         "export", "-o", "all.json.gz", "--db", sample.db, "--ranks", "all", "--iter-range", "6:8",
         "--format", "json",
     ).document  # fmt: skip
-    assert (told["ranks"], told["iterations"]) == ([0, 1, 2, 3], [6, 7])
-    assert told["bytes"] == Path("all.json.gz").stat().st_size
-    among = f"select count(*) from collectives where iteration in {(*told['iterations'],)}"
+    assert (answer["ranks"], answer["iterations"]) == ([0, 1, 2, 3], [6, 7])
+    assert answer["bytes"] == Path("all.json.gz").stat().st_size
+    among = f"select count(*) from collectives where iteration in {(*answer['iterations'],)}"
     slices = [
         each["cat"]
         for each in events(Path("all.json.gz"))
         if not each["name"].startswith("iteration ")
     ]
     assert slices.count("collective") == rows_of(sample.db, among) > 0
-    assert told["rows"] == sum(slices.count(name) for name in ("phase", "thread", "collective"))
+    assert answer["rows"] == sum(slices.count(name) for name in ("phase", "thread", "collective"))
 
 
 @pytest.mark.slow
@@ -187,9 +187,9 @@ def test_the_wide_table(cli: Cli, sample: Stored, ending: str) -> None:
     if ending == ".parquet":
         assert pl.read_parquet("run.parquet").equals(expected)
     else:
-        told = pl.read_csv("run.csv", infer_schema_length=None)
-        assert told.columns == expected.columns
-        assert told["work_ns"].equals(expected["work_ns"])
+        answer = pl.read_csv("run.csv", infer_schema_length=None)
+        assert answer.columns == expected.columns
+        assert answer["work_ns"].equals(expected["work_ns"])
     assert f"{expected.height} rows of rank_iterations" in result.out
     some = cli(
         "export", "-o", f"some{ending}", "--db", sample.db, "--ranks", "2", "--iter-range", "3:5",

@@ -88,8 +88,8 @@ def test_ranges_of_any_name(cli: Cli, reports: list[Path], name: str | bytes) ->
     result = cli("ingest", *reports)
     harmless(result)
     assert result.code == 0
-    told = cli("imbalance", "--format", "json").document
-    assert told["verdict"]["ranks"] == [2]
+    answer = cli("imbalance", "--format", "json").document
+    assert answer["verdict"]["ranks"] == [2]
     edit(reports[0], "delete from NVTX_EVENTS where text like 'Batch%'")
     refused = cli("ingest", reports[0], "--db", "other.duckdb", "--iteration", "lap")
     refused.refused(3, reports[0].name)

@@ -39,17 +39,17 @@ def check_times(value: object, key: str = "") -> None:
 @pytest.mark.parametrize("name", mostly_slow(["sample", "plain", "buckets", "host_only"], 2))
 def test_its_document(cli: Cli, sample: Stored, stored: Callable[..., Stored], name: str) -> None:
     job = sample if name == "sample" else stored(name)
-    told = document(cli, job)
-    check_times(told)
-    run = told["run"]
+    answer = document(cli, job)
+    check_times(answer)
+    run = answer["run"]
     assert run["clock"] in ("gpu", "host")
     assert run["clock_reason"]
-    assert run["iterations"]["count"] == len(told["iterations"])
+    assert run["iterations"]["count"] == len(answer["iterations"])
     assert run["iterations"]["excluded_warmup"][0] == 0
     assert run["iterations"]["matched_by"] == "number"
     assert run["clocks"]["aligned"] is True
     assert {*run["clocks"]["offsets_ns"]} == {*run["clocks"]["drift_ppm"]} == {*"0123"}
-    for metric in told["metrics"]:
+    for metric in answer["metrics"]:
         known = METRICS[metric["metric"]]
         assert metric["unit"] == known.unit
         low, middle, high = (metric[key][known.key("value")] for key in ("min", "median", "max"))
@@ -59,7 +59,7 @@ def test_its_document(cli: Cli, sample: Stored, stored: Callable[..., Stored], n
         assert low <= middle <= high
         assert low <= metric["mean"] <= high
         assert metric[known.key("lost")] >= 0
-    for rank in told["ranks"]:
+    for rank in answer["ranks"]:
         values = {key for each in METRICS.values() for key in rank.get(each.key("values"), {})}
         assert values == {*rank["z"]} == {*METRICS}
         assert rank["cost_ns"] >= rank["gain_ns"] >= 0
@@ -67,12 +67,12 @@ def test_its_document(cli: Cli, sample: Stored, stored: Callable[..., Stored], n
 
 
 def test_unknown_is_null(cli: Cli, sample: Stored) -> None:
-    told = document(cli, sample)
-    for rank in told["ranks"]:
+    answer = document(cli, sample)
+    for rank in answer["ranks"]:
         for name in ("compute", "communication", "idle"):
             assert rank["values_ns"][name] is None
             assert rank["z"][name] is None
-    metrics = {each["metric"]: each for each in told["metrics"]}
+    metrics = {each["metric"]: each for each in answer["metrics"]}
     for name in ("compute", "communication", "idle"):
         assert [metrics[name][key] for key in ("mean", "imbalance", "lost_ns")] == [None] * 3
         assert metrics[name]["max"] == {"rank": None, "value_ns": None}
@@ -88,16 +88,16 @@ def test_unknown_is_null(cli: Cli, sample: Stored) -> None:
 def test_iteration_ranges(
     cli: Cli, sample: Stored, text: str, first: int, last: int, count: int
 ) -> None:
-    told = document(cli, sample, "--iter-range", text)
-    iterations = told["run"]["iterations"]
+    answer = document(cli, sample, "--iter-range", text)
+    iterations = answer["run"]["iterations"]
     assert (iterations["first"], iterations["last"], iterations["count"]) == (first, last, count)
-    assert [row["iteration"] for row in told["iterations"]] == [*range(first, last + 1)]
+    assert [row["iteration"] for row in answer["iterations"]] == [*range(first, last + 1)]
     assert iterations["excluded_warmup"] == [], "who asks for iterations gets them"
 
 
 def test_warm_up_can_be_kept(cli: Cli, sample: Stored) -> None:
-    told = document(cli, sample, "--include-warmup")["run"]["iterations"]
-    assert (told["first"], told["count"], told["excluded_warmup"]) == (0, 30, [])
+    answer = document(cli, sample, "--include-warmup")["run"]["iterations"]
+    assert (answer["first"], answer["count"], answer["excluded_warmup"]) == (0, 30, [])
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_warm_up_can_be_kept(cli: Cli, sample: Stored) -> None:
     ),
 )  # fmt: skip
 def test_tables_by(cli: Cli, sample: Stored, by: str, keys: set[str], rows: int) -> None:
-    told = document(cli, sample, "--by", by)["rows"]
-    assert len(told) == rows
-    assert told[0].keys() >= keys
+    answer = document(cli, sample, "--by", by)["rows"]
+    assert len(answer) == rows
+    assert answer[0].keys() >= keys
     text = cli("imbalance", "--db", sample.db, "--by", by, "--format", "csv").out
     as_csv = list(csv.DictReader(io.StringIO(text)))
     assert len(as_csv) == rows
@@ -173,23 +173,23 @@ def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:
 
 
 def test_efficiency_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
-    told = document(cli, stored("planted", where="forward"))
-    shares = told["efficiency"]
+    answer = document(cli, stored("planted", where="forward"))
+    shares = answer["efficiency"]
     assert all(0 < share <= 1 for share in shares.values())
     assert shares["parallel"] == pytest.approx(shares["load_balance"] * shares["communication"])
-    works = [rank["values_ns"]["work"] for rank in told["ranks"]]
+    works = [rank["values_ns"]["work"] for rank in answer["ranks"]]
     assert shares["load_balance"] == pytest.approx(sum(works) / len(works) / max(works), rel=1e-6)
     assert document(cli, stored("plain"), "--clock", "host")["efficiency"] is None
 
 
 def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
-    told = document(cli, stored("planted", where="forward"))
-    rows = {(row["kind"], row["name"]): row for row in told["what_if"]}
+    answer = document(cli, stored("planted", where="forward"))
+    rows = {(row["kind"], row["name"]): row for row in answer["what_if"]}
     assert {kind for kind, _ in rows} >= {"all", "verdict", "rank", "phase"}
     for row in rows.values():
         share = row["gain_ns"] / (row["gain_ns"] + row["time_ns"])
         assert row["gain"] == pytest.approx(share, abs=1e-6)
-    assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * told["verdict"]["gain_ns"]
+    assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * answer["verdict"]["gain_ns"]
     db = stored("planted", where="forward").db
     hidden = cli("imbalance", "--db", db).out
     assert "role's median (by replay" not in hidden
@@ -200,17 +200,17 @@ def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
 
 
 def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Stored]) -> None:
-    told = document(cli, stored("planted", where="forward"))["verdict"]
-    assert told["findings"]
-    for each in told["findings"]:
+    answer = document(cli, stored("planted", where="forward"))["verdict"]
+    assert answer["findings"]
+    for each in answer["findings"]:
         assert type(each["excess_ns"]) is int
         assert 0 < each["share"] <= 1
         assert each["kind"] == each["suspect"] == "device_slower"
-        assert each["phase"] == told["cause"]
+        assert each["phase"] == answer["cause"]
         assert each["evidence"] == ["activities"]
-    low, high = told["interval"]
-    assert low <= told["excess"] <= high
-    assert told["since"] is None
+    low, high = answer["interval"]
+    assert low <= answer["excess"] <= high
+    assert answer["since"] is None
 
 
 def test_rows_by_kernel(cli: Cli, stored: Callable[..., Stored]) -> None:
@@ -246,18 +246,18 @@ def test_a_table_without_rows_says_why(
 ) -> None:
     job = stored("host_only", ranks=1)
     for output in ("table", "markdown", "csv", "json"):
-        told = cli("imbalance", "--db", job.db, "--by", by, "--format", output)
-        said = told.out if output in ("table", "markdown") else told.err
+        answer = cli("imbalance", "--db", job.db, "--by", by, "--format", output)
+        said = answer.out if output in ("table", "markdown") else answer.err
         assert what in said
         assert "rankscope capture" in " ".join(said.split())
-    warnings = " ".join(told.err.split())
+    warnings = " ".join(answer.err.split())
     assert "no other rank to compare" not in warnings, "the job is of one rank"
 
 
 def test_iterations_are_clustered(cli: Cli, sample: Stored) -> None:
     rows = document(cli, sample, "--by", "iteration")["iterations"]
-    told = {row["iteration"]: row["cluster"] for row in rows}
-    slow = {number: cluster for number, cluster in told.items() if cluster != "normal"}
+    answer = {row["iteration"]: row["cluster"] for row in rows}
+    slow = {number: cluster for number, cluster in answer.items() if cluster != "normal"}
     assert {number for number in slow if number % 5 == 2} == {2, 7, 12, 17, 22, 27}
     assert {slow[number] for number in slow if number % 5 == 2} == {"slow: load of rank 2"}
 
@@ -265,11 +265,11 @@ def test_iterations_are_clustered(cli: Cli, sample: Stored) -> None:
 @pytest.mark.slow
 def test_roles_are_shown_and_used(cli: Cli, stored: Callable[..., Stored]) -> None:
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
-    told = document(cli, job, "--roles", "pp=4,dp=2")
-    assert [rank["role"] for rank in told["ranks"]] == [f"pp={rank % 4}" for rank in range(8)]
-    assert (told["verdict"]["class"], told["verdict"]["roles"]) == ("structural", ["pp=3"])
-    assert "roles-inferred" not in {each["code"] for each in told["warnings"]}
-    assert "role" in {row["kind"] for row in told["what_if"]}
+    answer = document(cli, job, "--roles", "pp=4,dp=2")
+    assert [rank["role"] for rank in answer["ranks"]] == [f"pp={rank % 4}" for rank in range(8)]
+    assert (answer["verdict"]["class"], answer["verdict"]["roles"]) == ("structural", ["pp=3"])
+    assert "roles-inferred" not in {each["code"] for each in answer["warnings"]}
+    assert "role" in {row["kind"] for row in answer["what_if"]}
     inferred = document(cli, job)
     assert "roles-inferred" in {each["code"] for each in inferred["warnings"]}
 
@@ -279,8 +279,8 @@ def test_roles_from_a_file(cli: Cli, stored: Callable[..., Stored], tmp_path: Pa
     table = tmp_path / "roles.csv"
     rows = "".join(f"{rank},stage {rank % 2}\n" for rank in range(4))
     table.write_text(f"rank,role\n{rows}")
-    told = document(cli, job, "--roles", table)
-    assert [each["role"] for each in told["ranks"]] == ["stage 0", "stage 1"] * 2
+    answer = document(cli, job, "--roles", table)
+    assert [each["role"] for each in answer["ranks"]] == ["stage 0", "stage 1"] * 2
     table.write_text("rank,role\n0,a\n")
     cli("imbalance", "--db", job.db, "--roles", table).refused(2, table, "rank 1")
 

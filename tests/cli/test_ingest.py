@@ -29,18 +29,18 @@ def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
 
 def test_its_document_and_tables(cli: Cli, tmp_path: Path) -> None:
     result = cli("ingest", SAMPLE, "--format", "json")
-    told = result.document
+    output = result.document
     assert result.err == ""
-    assert told["format"] == "rankscope/ingest/1"
-    assert told.keys() >= {"format", "run", "warnings", "reports", "seconds", "events"}
-    assert told["run"].keys() >= RUN_KEYS
-    assert told["run"]["db"] == "rankscope.duckdb"
+    assert output["format"] == "rankscope/ingest/1"
+    assert output.keys() >= {"format", "run", "warnings", "reports", "seconds", "events"}
+    assert output["run"].keys() >= RUN_KEYS
+    assert output["run"]["db"] == "rankscope.duckdb"
     assert (tmp_path / "rankscope.duckdb").is_file(), "the default, in the working folder"
-    assert told["warnings"] == []
-    assert told["events"] == sum(1 for _ in range(840))
-    assert told["seconds"] > 0
-    assert [report["ranks"] for report in told["reports"]] == [[0], [1], [2], [3]]
-    for report in told["reports"]:
+    assert output["warnings"] == []
+    assert output["events"] == sum(1 for _ in range(840))
+    assert output["seconds"] > 0
+    assert [report["ranks"] for report in output["reports"]] == [[0], [1], [2], [3]]
+    for report in output["reports"]:
         assert report.keys() >= REPORT_KEYS
         assert (report["kind"], report["status"], report["reason"]) == ("nsys-sqlite", "read", None)
         assert (report["iterations"], report["rank_evidence"]) == (30, "environment RANK")
@@ -78,11 +78,11 @@ def test_missing_ranks_are_told(cli: Cli, reports: list[Path]) -> None:
 
 def test_bad_reports_can_be_skipped_and_are_listed(cli: Cli, reports: list[Path]) -> None:
     reports[1].write_bytes(b"")
-    told = cli("ingest", reports[0].parent, "--on-error", "skip", "--format", "json").document
-    skipped = told["reports"][1]
+    output = cli("ingest", reports[0].parent, "--on-error", "skip", "--format", "json").document
+    skipped = output["reports"][1]
     assert (skipped["status"], skipped["ranks"], skipped["rank_evidence"]) == ("skipped", [], None)
     assert "empty" in skipped["reason"]
-    assert told["run"]["missing_ranks"] == [1]
+    assert output["run"]["missing_ranks"] == [1]
     result = cli("ingest", reports[0].parent, "--on-error", "skip")
     assert "1 skipped" in result.out
     assert reports[1].name in result.err
@@ -104,22 +104,22 @@ def test_the_environment_names_the_database(
 def test_phases_may_be_said_in_parts(cli: Cli, reports: list[Path]) -> None:
     said = ("--phase", "optimizer=^backward$", "--phase", "optimizer=^forward$")
     assert cli("ingest", *reports, *said).code == 0
-    told = cli("imbalance", "--format", "json").document
-    assert told["ranks"][0]["values_ns"]["forward"] is None
-    assert told["ranks"][0]["values_ns"]["optimizer"] > 20_000_000
+    output = cli("imbalance", "--format", "json").document
+    assert output["ranks"][0]["values_ns"]["forward"] is None
+    assert output["ranks"][0]["values_ns"]["optimizer"] > 20_000_000
 
 
 def test_iteration_names_of_ones_own(cli: Cli, reports: list[Path]) -> None:
     for report in reports:
         edit(report, "update NVTX_EVENTS set text = 'my ' || text where text like 'step %'")
     assert cli("ingest", *reports, "--iteration", r"my step (\d+)").code == 0
-    told = cli("imbalance", "--format", "json").document
-    assert told["run"]["iterations"]["last"] == 11
+    output = cli("imbalance", "--format", "json").document
+    assert output["run"]["iterations"]["last"] == 11
 
 
 @pytest.mark.slow
 def test_rebuild(cli: Cli, reports: list[Path]) -> None:
     cli("ingest", *reports)
-    told = cli("ingest", *reports[:2], "--rebuild", "--format", "json").document
-    assert told["run"]["ranks"] == [0, 1]
-    assert {report["status"] for report in told["reports"]} == {"read"}
+    output = cli("ingest", *reports[:2], "--rebuild", "--format", "json").document
+    assert output["run"]["ranks"] == [0, 1]
+    assert {report["status"] for report in output["reports"]} == {"read"}

@@ -32,11 +32,11 @@ def run(
 @pytest.mark.slow
 def test_three_commands_from_reports_to_picks(tmp_path: Path) -> None:
     assert run("ingest", SAMPLE, cwd=tmp_path).returncode == 0
-    told = run("imbalance", cwd=tmp_path)
-    assert told.returncode == 0
-    assert told.stdout.startswith("Rank 2 (node1)")
-    assert told.stderr == ""
-    assert "\x1b" not in told.stdout
+    output = run("imbalance", cwd=tmp_path)
+    assert output.returncode == 0
+    assert output.stdout.startswith("Rank 2 (node1)")
+    assert output.stderr == ""
+    assert "\x1b" not in output.stdout
     assert "nsys-ui " in run("pick-reports", cwd=tmp_path).stdout
     gate = run("imbalance", "--fail-above", 10, "--format", "json", cwd=tmp_path)
     assert gate.returncode == 10
@@ -46,26 +46,26 @@ def test_three_commands_from_reports_to_picks(tmp_path: Path) -> None:
 
 def test_errors_have_two_lines_and_a_code(tmp_path: Path) -> None:
     for arguments, code in ((("imbalance",), 4), (("ingest", "nowhere"), 2), (("nonsense",), 2)):
-        told = run(*arguments, cwd=tmp_path)
-        assert told.returncode == code
-        assert told.stdout == ""
-        error, hint = told.stderr.splitlines()
+        output = run(*arguments, cwd=tmp_path)
+        assert output.returncode == code
+        assert output.stdout == ""
+        error, hint = output.stderr.splitlines()
         assert error.startswith("rankscope: error: ")
         assert hint.startswith("hint: ")
 
 
 @pytest.mark.parametrize("module", mostly_slow([False, True]))
 def test_version_and_help(tmp_path: Path, module: bool) -> None:
-    told = run("--version", cwd=tmp_path, module=module)
-    assert (told.returncode, told.stdout) == (0, f"rankscope {rankscope.__version__}\n")
-    told = run("--help", cwd=tmp_path, module=module, NO_COLOR="1")
-    assert told.returncode == 0
-    assert all(name in told.stdout for name in ("ingest", "imbalance", "pick-reports", "report"))
+    output = run("--version", cwd=tmp_path, module=module)
+    assert (output.returncode, output.stdout) == (0, f"rankscope {rankscope.__version__}\n")
+    output = run("--help", cwd=tmp_path, module=module, NO_COLOR="1")
+    assert output.returncode == 0
+    assert all(name in output.stdout for name in ("ingest", "imbalance", "pick-reports", "report"))
     for command in ("ingest", "imbalance", "pick-reports", "report"):
-        told = run(command, "--help", cwd=tmp_path, module=module, NO_COLOR="1", COLUMNS="120")
-        assert told.returncode == 0
+        output = run(command, "--help", cwd=tmp_path, module=module, NO_COLOR="1", COLUMNS="120")
+        assert output.returncode == 0
         for option in ("--db", "--format", "--quiet", "--verbose", "--help"):
-            assert option in told.stdout, (command, option)
+            assert option in output.stdout, (command, option)
 
 
 @pytest.mark.slow
@@ -74,18 +74,18 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
         pytest.skip("the console script is not installed beside this Python")
     run("ingest", SAMPLE, cwd=tmp_path)
     command = f"'{SCRIPT}' imbalance --by iteration --format json | head -c 10"
-    told = subprocess.run(
+    output = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "Traceback" not in told.stderr
-    assert "rror" not in told.stderr
-    assert len(told.stdout) == 10
+    assert "Traceback" not in output.stderr
+    assert "rror" not in output.stderr
+    assert len(output.stdout) == 10
 
 
 @pytest.mark.slow
 def test_several_processes_leave_no_trace_behind(tmp_path: Path) -> None:
     """Workers start clean: no warning, no double work, and the main module is not run again."""
-    told = run("ingest", SAMPLE, "--jobs", 2, cwd=tmp_path)
-    assert (told.returncode, told.stderr) == (0, "")
+    output = run("ingest", SAMPLE, "--jobs", 2, cwd=tmp_path)
+    assert (output.returncode, output.stderr) == (0, "")
     assert [path.name for path in tmp_path.iterdir()] == ["rankscope.duckdb"]

@@ -73,25 +73,25 @@ def test_few_descriptors(folder: Path, name: str) -> None:
 def test_more_workers_than_descriptors(folder: Path) -> None:
     for jobs in (4, 16):
         many = ("ingest", *([SAMPLE] * jobs), "--jobs", jobs, "--db", "new.duckdb")
-        told = limited(folder, f"-n {limits.LEAST_DESCRIPTORS}", *many)
-        if told.code:
-            told.refused(5, "too many files are open", "--jobs 1")
+        output = limited(folder, f"-n {limits.LEAST_DESCRIPTORS}", *many)
+        if output.code:
+            output.refused(5, "too many files are open", "--jobs 1")
 
 
 def test_descriptors_are_raised_where_that_is_allowed(folder: Path) -> None:
-    told = limited(folder, "-S -n 8", *COMMANDS["workers"])
-    assert told.code == 0, told.err
+    output = limited(folder, "-S -n 8", *COMMANDS["workers"])
+    assert output.code == 0, output.err
 
 
 @pytest.mark.parametrize("name", mostly_nightly(COMMANDS, 3))
 def test_little_memory(folder: Path, name: str) -> None:
     before = {*folder.iterdir()}
     for kilobytes in (400_000, 1_400_000):
-        told = limited(folder, f"-v {kilobytes}", *COMMANDS[name])
+        output = limited(folder, f"-v {kilobytes}", *COMMANDS[name])
         if name in limits.NEED_LITTLE:
-            assert told.code == 0, told.err
+            assert output.code == 0, output.err
         else:
-            told.refused(5, "the memory is not enough", "(ulimit -v)")
+            output.refused(5, "the memory is not enough", "(ulimit -v)")
             assert {*folder.iterdir()} == before
     enough = limited(folder, f"-v {ENOUGH}", *COMMANDS[name])
     assert enough.code == 0, enough.err
@@ -103,14 +103,14 @@ def test_no_limit_between_blames_a_file_or_hangs(folder: Path, name: str) -> Non
     least = limits.LEAST_BYTES // 1000
     codes = set()
     for kilobytes in range(least, ENOUGH, (ENOUGH - least) // 7):
-        told = limited(folder, f"-v {kilobytes}", *COMMANDS[name])
-        codes.add(told.code)
-        assert told.code in (0, 5), told.err
-        assert "Traceback" not in told.err
-        assert "damaged" not in told.err
-        if told.code:  # an answer may have been printed before
-            errors = [each for each in told.err.splitlines() if "rankscope: error: " in each]
-            assert len(errors) == 1, told.err
+        output = limited(folder, f"-v {kilobytes}", *COMMANDS[name])
+        codes.add(output.code)
+        assert output.code in (0, 5), output.err
+        assert "Traceback" not in output.err
+        assert "damaged" not in output.err
+        if output.code:  # an answer may have been printed before
+            errors = [each for each in output.err.splitlines() if "rankscope: error: " in each]
+            assert len(errors) == 1, output.err
             assert "the memory is not enough" in errors[0]
     assert 0 in codes
 

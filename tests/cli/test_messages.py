@@ -58,14 +58,14 @@ def test_the_address_comes_before_a_long_comparison(
         assert printed.wait(60), "the address has to come first"
         return compare(self, iter_range)
 
-    def told(text: str, at_once: bool = False) -> None:
+    def output(text: str, at_once: bool = False) -> None:
         write(text, at_once)
         printed.set()
 
     with monkeypatch.context() as patched:
         patched.setattr(RunAnswers, "comparison", slow)
         patched.setattr(PageServer, "serve", lambda server: server._socket.close())
-        patched.setattr(console, "write", told)
+        patched.setattr(console, "write", output)
         done = cli("view", "--db", sample.db)
     assert done.code == 0
     assert done.out.startswith("http://127.0.0.1:")

@@ -65,8 +65,8 @@ def test_only_regular_files_are_opened(cli: Cli, tmp_path: Path, what: str, endi
         assert cli("check", folder).code == 0
         return
     cli("ingest", folder).refused(3, odd.name, what)
-    told = cli("ingest", folder, "--on-error", "skip", "--format", "json").document
-    assert [each["status"] for each in told["reports"]] == ["read", "read", "skipped"]
+    output = cli("ingest", folder, "--on-error", "skip", "--format", "json").document
+    assert [each["status"] for each in output["reports"]] == ["read", "read", "skipped"]
     checked = cli("check", folder)
     assert checked.code == 3
     assert what in checked.out

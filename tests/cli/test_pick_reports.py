@@ -18,15 +18,15 @@ Cli = Callable[..., Result]
 
 
 def test_its_document(cli: Cli, sample: Stored) -> None:
-    told = cli("pick-reports", "--db", sample.db, "--format", "json").document
-    assert told["format"] == "rankscope/pick-reports/1"
-    assert told.keys() >= {
+    answer = cli("pick-reports", "--db", sample.db, "--format", "json").document
+    assert answer["format"] == "rankscope/pick-reports/1"
+    assert answer.keys() >= {
         "run", "warnings", "metric", "picks", "command", "view", "total_bytes",
     }  # fmt: skip
-    assert told["metric"] == "time_to_all_reduce"
-    assert [pick["label"] for pick in told["picks"]] == ["min", "median", "max", "slow"]
-    assert [pick["rank"] for pick in told["picks"][2:]] == [2, 1], "who is named is picked"
-    for pick in told["picks"]:
+    assert answer["metric"] == "time_to_all_reduce"
+    assert [pick["label"] for pick in answer["picks"]] == ["min", "median", "max", "slow"]
+    assert [pick["rank"] for pick in answer["picks"][2:]] == [2, 1], "who is named is picked"
+    for pick in answer["picks"]:
         assert pick.keys() >= {"label", "rank", "report", "host", "value_ns", "windows"}
         assert Path(pick["report"]) == SAMPLE / f"report_rank_{pick['rank']}.sqlite"
         assert pick["host"] == f"node{pick['rank'] // 2}"
@@ -36,28 +36,28 @@ def test_its_document(cli: Cli, sample: Stored) -> None:
             assert window.keys() >= {"iteration", "start_ns", "end_ns"}
             assert 0 < window["start_ns"] < window["end_ns"]
     for moment in ("worst", "typical"):
-        assert len({pick["windows"][moment]["iteration"] for pick in told["picks"]}) == 1
-    program, *files = shlex.split(told["command"])
+        assert len({pick["windows"][moment]["iteration"] for pick in answer["picks"]}) == 1
+    program, *files = shlex.split(answer["command"])
     assert program == "nsys-ui"
-    assert [Path(file).stem for file in files] == [Path(p["report"]).stem for p in told["picks"]]
-    assert told["total_bytes"] == sum(Path(file).stat().st_size for file in files)
-    assert told["view"] is None
+    assert [Path(file).stem for file in files] == [Path(p["report"]).stem for p in answer["picks"]]
+    assert answer["total_bytes"] == sum(Path(file).stat().st_size for file in files)
+    assert answer["view"] is None
 
 
 def test_the_worst_iteration_is_a_planted_one(cli: Cli, sample: Stored) -> None:
-    told = cli("pick-reports", "--db", sample.db, "--metric", "load", "--format", "json").document
-    assert told["metric"] == "load"
-    assert told["picks"][0]["windows"]["worst"]["iteration"] % 5 == 2
-    assert told["picks"][0]["windows"]["typical"]["iteration"] % 5 != 2
+    answer = cli("pick-reports", "--db", sample.db, "--metric", "load", "--format", "json").document
+    assert answer["metric"] == "load"
+    assert answer["picks"][0]["windows"]["worst"]["iteration"] % 5 == 2
+    assert answer["picks"][0]["windows"]["typical"]["iteration"] % 5 != 2
 
 
 def test_ranges_and_statistics(cli: Cli, sample: Stored) -> None:
-    told = cli(
+    answer = cli(
         "pick-reports", "--db", sample.db, "--iter-range", "13:17", "--metric", "load",
         "--statistic", "median", "--format", "json",
     ).document  # fmt: skip
-    assert told["run"]["iterations"]["count"] == 4
-    assert 13 <= told["picks"][0]["windows"]["worst"]["iteration"] < 17
+    assert answer["run"]["iterations"]["count"] == 4
+    assert 13 <= answer["picks"][0]["windows"]["worst"]["iteration"] < 17
 
 
 @pytest.mark.parametrize("output", ["table", "markdown", "csv"])
@@ -80,8 +80,8 @@ def test_the_line_survives_a_shell(cli: Cli, sample: Stored, tmp_path: Path) -> 
     folder = tmp_path / "it's $HOME; (mine)"
     copied(sorted(SAMPLE.glob("report*")), folder)
     cli("ingest", folder)
-    told = cli("pick-reports", "--format", "json").document
-    files = shlex.split(told["command"])[1:]
+    answer = cli("pick-reports", "--format", "json").document
+    files = shlex.split(answer["command"])[1:]
     assert len(files) == 4
     assert all(Path(file).is_file() for file in files)
 
@@ -91,9 +91,9 @@ def test_exports_without_reports_cannot_be_opened_and_it_says_so(
 ) -> None:
     job = stored("planted")
     result = cli("pick-reports", "--db", job.db, "--format", "json")
-    told = result.document
-    assert told["command"] is None
-    assert [each["code"] for each in told["warnings"]] == ["report-missing"]
+    answer = result.document
+    assert answer["command"] is None
+    assert [each["code"] for each in answer["warnings"]] == ["report-missing"]
     text = cli("pick-reports", "--db", job.db)
     assert "nsys-ui" not in text.out
     assert text.err.count("rankscope: warning: ") == 1
@@ -102,10 +102,10 @@ def test_exports_without_reports_cannot_be_opened_and_it_says_so(
 
 def test_the_slow_rank_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> None:
     """Rank 3 is slow in forward, and neither first, median nor last in backward."""
-    told = cli(
+    answer = cli(
         "pick-reports", "--db", stored("planted").db, "--metric", "backward", "--format", "json"
     ).document
-    labels = [(pick["label"], pick["rank"]) for pick in told["picks"]]
+    labels = [(pick["label"], pick["rank"]) for pick in answer["picks"]]
     assert [label for label, _ in labels] == ["min", "median", "max", "slow"]
     assert labels[-1] == ("slow", 3)
 

@@ -43,15 +43,15 @@ def test_the_same_picture_is_the_same_file(sample: Stored, tmp_path: Path, endin
 
 
 def test_json_says_what_was_drawn(cli: Cli, sample: Stored) -> None:
-    told = cli("plot", "heatmap", "--db", sample.db, "--format", "json").document
-    assert told["format"] == "rankscope/plot/1"
-    assert (told["kind"], told["file"], told["theme"]) == ("heatmap", "heatmap.png", "light")
+    answer = cli("plot", "heatmap", "--db", sample.db, "--format", "json").document
+    assert answer["format"] == "rankscope/plot/1"
+    assert (answer["kind"], answer["file"], answer["theme"]) == ("heatmap", "heatmap.png", "light")
     verdict = cli("imbalance", "--db", sample.db, "--format", "json").document["verdict"]
     excess = f"{verdict['excess_ns'] / 1e6:.1f} ms"
     assert excess in verdict["sentence"]
     found = f"Rank 2 needs {excess} more in every 5th iteration, 99 % of it in load"
-    assert told["title"] == found, "the number of the verdict"
-    assert told["run"]["ranks"] == [0, 1, 2, 3]
+    assert answer["title"] == found, "the number of the verdict"
+    assert answer["run"]["ranks"] == [0, 1, 2, 3]
     for output in ("csv", "markdown"):
         assert "heatmap.png" in cli("plot", "heatmap", "--db", sample.db, "--format", output).out
 

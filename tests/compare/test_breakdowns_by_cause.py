@@ -41,7 +41,7 @@ def test_the_planted_call_stands_first(
 def test_reports_that_record_no_threads_say_so(tmp_path: Path, cli: Callable[..., Result]) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest([captured("2022.4/mpi")], db, phases={"backward": "Compute"})
-    told = cli("imbalance", "--db", db, "--by", "cause")
-    assert told.code == 0
-    assert "No causes on the host to show" in told.out
+    output = cli("imbalance", "--db", db, "--by", "cause")
+    assert output.code == 0
+    assert "No causes on the host to show" in output.out
     assert cli("imbalance", "--db", db, "--by", "cause", "--format", "json").document["rows"] == []

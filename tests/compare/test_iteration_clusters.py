@@ -55,8 +55,8 @@ def run(more: dict[tuple[int, int | None, str], float], without: int | None = No
 
 
 def clusters(frame: pl.DataFrame) -> dict[int, str]:
-    return {i: told for i, told in frame.select("iteration", "cluster").iter_rows()
-            if told != "normal"}  # fmt: skip
+    return {i: output for i, output in frame.select("iteration", "cluster").iter_rows()
+            if output != "normal"}  # fmt: skip
 
 
 def test_without_phases_it_is_work_that_is_slow() -> None:
@@ -69,23 +69,23 @@ def test_without_phases_it_is_work_that_is_slow() -> None:
         *(pl.lit(None, pl.Int64).alias(f"{part}_ns") for part in PHASES if part != "other"),
         other_ns="work_ns",
     )
-    told = by_iteration(chosen, None, (0, 1, 2, 3, 4), "work")
-    assert clusters(told) == {4: "slow: work of all ranks"}
+    output = by_iteration(chosen, None, (0, 1, 2, 3, 4), "work")
+    assert clusters(output) == {4: "slow: work of all ranks"}
 
 
 def test_all_alike_is_normal() -> None:
-    told = run({})
-    assert told["iteration"].to_list() == [*NUMBERS]
-    assert {*told["cluster"]} == {"normal"}
-    assert {*told["iteration_ns"]} == {80 * MS}
-    assert {*told["spread_ns"]} == {0}
-    assert told["cause"].null_count() == told.height
+    output = run({})
+    assert output["iteration"].to_list() == [*NUMBERS]
+    assert {*output["cluster"]} == {"normal"}
+    assert {*output["iteration_ns"]} == {80 * MS}
+    assert {*output["spread_ns"]} == {0}
+    assert output["cause"].null_count() == output.height
 
 
 def test_the_reason_is_a_rank_where_one_rank_is_it() -> None:
-    told = run({(4, 2, "load"): 30, (11, 1, "backward"): 25})
-    assert clusters(told) == {4: "slow: load of rank 2", 11: "slow: backward of rank 1"}
-    row = told.filter(iteration=4).row(0, named=True)
+    output = run({(4, 2, "load"): 30, (11, 1, "backward"): 25})
+    assert clusters(output) == {4: "slow: load of rank 2", 11: "slow: backward of rank 1"}
+    row = output.filter(iteration=4).row(0, named=True)
     assert (row["slowest_rank"], row["cause"], row["flagged_ranks"]) == (2, "load", [2])
     assert row["spread_ns"] == 30 * MS
 
@@ -96,14 +96,14 @@ def test_the_reason_is_a_part_where_all_ranks_are_slow(part: str) -> None:
 
 
 def test_a_slow_network_is_transfer_of_all_ranks() -> None:
-    told = run({(9, None, "exposed_communication"): 30})
-    assert clusters(told) == {9: "slow: transfer of all ranks"}
-    assert told.filter(iteration=9)["flagged_ranks"].null_count() == 1
+    output = run({(9, None, "exposed_communication"): 30})
+    assert clusters(output) == {9: "slow: transfer of all ranks"}
+    assert output.filter(iteration=9)["flagged_ranks"].null_count() == 1
 
 
 def test_ranks_may_wait_for_one_without_a_report() -> None:
-    told = run({(9, 2, "backward"): 30, (12, None, "load"): 30}, without=2)
-    assert clusters(told) == {
+    output = run({(9, 2, "backward"): 30, (12, None, "load"): 30}, without=2)
+    assert clusters(output) == {
         9: "slow: waiting or transfer of all ranks",
         12: "slow: load of all ranks",
     }
@@ -119,16 +119,16 @@ def test_an_iteration_with_a_flagged_rank_is_not_normal() -> None:
 
 
 def test_a_rank_that_explains_little_is_not_the_reason() -> None:
-    told = run({(5, None, "forward"): 40, (5, 3, "load"): 8})
-    assert clusters(told) == {5: "slow: forward of all ranks"}
-    assert told.filter(iteration=5)["flagged_ranks"].to_list() == [[3]]
+    output = run({(5, None, "forward"): 40, (5, 3, "load"): 8})
+    assert clusters(output) == {5: "slow: forward of all ranks"}
+    assert output.filter(iteration=5)["flagged_ranks"].to_list() == [[3]]
 
 
 @pytest.mark.slow
 def test_planted_iterations_are_the_slow_ones(stored: Callable[..., Stored]) -> None:
-    told = stored("planted", kind="periodic", where="forward").run.imbalance().iterations
+    output = stored("planted", kind="periodic", where="forward").run.imbalance().iterations
     planted = {i: "slow: forward of rank 3" for i in (5, 10, 15, 20, 25)}
-    slow = clusters(told)
+    slow = clusters(output)
     assert planted.items() <= slow.items()
     assert len(slow) <= len(planted) + 1, "noise of 3 % seldom stands out"
 

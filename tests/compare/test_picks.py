@@ -74,10 +74,10 @@ def labels(picks: Picks) -> list[tuple[str, int]]:
 
 
 def test_lowest_median_highest() -> None:
-    told = picked({0: [5], 1: [9], 2: [1], 3: [4], 4: [7]})
-    assert labels(told) == [("min", 2), ("median", 0), ("max", 1)]
-    assert [each.value for each in told.picks] == [1, 5, 9]
-    assert [each.pid for each in told.picks] == [52, 50, 51]
+    output = picked({0: [5], 1: [9], 2: [1], 3: [4], 4: [7]})
+    assert labels(output) == [("min", 2), ("median", 0), ("max", 1)]
+    assert [each.value for each in output.picks] == [1, 5, 9]
+    assert [each.pid for each in output.picks] == [52, 50, 51]
 
 
 def test_the_lower_middle_of_an_even_count() -> None:
@@ -86,8 +86,8 @@ def test_the_lower_middle_of_an_even_count() -> None:
 
 def test_ties_go_to_the_lowest_rank() -> None:
     assert labels(picked({rank: [5] for rank in (3, 1, 2, 0)}))[0] == ("min", 0)
-    told = labels(picked({0: [1], 1: [3], 2: [3], 3: [9], 4: [9]}))
-    assert told == [("min", 0), ("median", 1), ("max", 3)]
+    output = labels(picked({0: [1], 1: [3], 2: [3], 3: [9], 4: [9]}))
+    assert output == [("min", 0), ("median", 1), ("max", 3)]
 
 
 def test_two_ranks_and_one() -> None:
@@ -142,8 +142,8 @@ def test_ranks_without_the_metric_are_not_picked() -> None:
 
 
 def test_windows_of_the_worst_and_the_typical_iteration() -> None:
-    told = picked({0: [5, 5, 5, 5], 1: [5, 25, 6, 7], 2: [6, 6, 6, 6]})
-    for each in told.picks:
+    output = picked({0: [5, 5, 5, 5], 1: [5, 25, 6, 7], 2: [6, 6, 6, 6]})
+    for each in output.picks:
         assert each.worst.iteration == 1
         assert (each.worst.start_ns, each.worst.end_ns) == (99, 199), "from the end before it"
         assert each.typical.iteration == 2
@@ -172,16 +172,16 @@ def test_of_one_rank_the_longest_iteration_is_the_worst() -> None:
 def test_what_the_gui_opens(tmp_path: Path) -> None:
     for rank in range(3):
         (tmp_path / f"r {rank}.sqlite").write_bytes(b"s" * 10)
-    told = picked({0: [1], 1: [2], 2: [3]}, folder=tmp_path)
-    assert told.files == ()
-    assert len(told.unopenable) == 3
+    output = picked({0: [1], 1: [2], 2: [3]}, folder=tmp_path)
+    assert output.files == ()
+    assert len(output.unopenable) == 3
     for rank in range(3):
         (tmp_path / f"r {rank}.nsys-rep").write_bytes(b"r" * 7)
-    told = picked({0: [1], 1: [2], 2: [3]}, folder=tmp_path)
-    assert told.unopenable == ()
-    assert told.total_bytes == 21
-    assert told.files == tuple(tmp_path / f"r {rank}.nsys-rep" for rank in range(3))
-    assert shlex.split(open_command(told.files)) == ["nsys-ui", *map(str, told.files)]
+    output = picked({0: [1], 1: [2], 2: [3]}, folder=tmp_path)
+    assert output.unopenable == ()
+    assert output.total_bytes == 21
+    assert output.files == tuple(tmp_path / f"r {rank}.nsys-rep" for rank in range(3))
+    assert shlex.split(open_command(output.files)) == ["nsys-ui", *map(str, output.files)]
 
 
 def test_older_reports_are_opened_too(tmp_path: Path) -> None:
@@ -197,17 +197,17 @@ def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     views = filled(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
     report = tmp_path / "all.sqlite"
     who = {r: (RankIdentity(r, 40 + r, None, None, None, MPI_TRACE), report) for r in range(3)}
-    told = picked_from(wide, views, who, {}, [])
-    assert told.files == (tmp_path / "all.nsys-rep",)
-    assert told.total_bytes == 7
+    output = picked_from(wide, views, who, {}, [])
+    assert output.files == (tmp_path / "all.nsys-rep",)
+    assert output.total_bytes == 7
 
 
 @pytest.mark.slow
 def test_windows_show_host_ranges_and_device_work(stored: Callable[..., Stored]) -> None:
     """From the first host range's start to the last end on the device, both rows in sight."""
     job = stored("free_running")
-    told = job.run.pick_reports()
-    for each in told.picks:
+    output = job.run.pick_reports()
+    for each in output.picks:
         for window in (each.worst, each.typical):
             row = job.run.sql(
                 f"select * from iterations where rank = {each.rank} "

@@ -31,21 +31,21 @@ def summary(values: dict[int, list[int | None]]) -> MetricSummary | None:
 
 
 def test_a_summary_by_hand() -> None:
-    told = summary({0: [1, 3], 1: [10, 20], 2: [4, 4], 3: [2, 2]})
-    assert told is not None
-    assert (told.min.rank, told.min.value) == (0, 2)
-    assert (told.median.rank, told.median.value) == (3, 2)  # the lower middle
-    assert (told.max.rank, told.max.value) == (1, 15)
-    assert told.mean == pytest.approx((2 + 15 + 4 + 2) / 4)
-    assert told.imbalance == pytest.approx(15 / 5.75 - 1)
-    assert told.lost == (9 + 0 + 6 + 8) + (17 + 0 + 16 + 18)
+    output = summary({0: [1, 3], 1: [10, 20], 2: [4, 4], 3: [2, 2]})
+    assert output is not None
+    assert (output.min.rank, output.min.value) == (0, 2)
+    assert (output.median.rank, output.median.value) == (3, 2)  # the lower middle
+    assert (output.max.rank, output.max.value) == (1, 15)
+    assert output.mean == pytest.approx((2 + 15 + 4 + 2) / 4)
+    assert output.imbalance == pytest.approx(15 / 5.75 - 1)
+    assert output.lost == (9 + 0 + 6 + 8) + (17 + 0 + 16 + 18)
 
 
 def test_ties_go_to_the_lowest_rank() -> None:
-    told = summary({2: [5], 0: [5], 1: [5]})
-    assert told is not None
-    assert (told.min.rank, told.max.rank) == (0, 0)
-    assert told.imbalance == 0
+    output = summary({2: [5], 0: [5], 1: [5]})
+    assert output is not None
+    assert (output.min.rank, output.max.rank) == (0, 0)
+    assert output.imbalance == 0
 
 
 @pytest.mark.parametrize(("statistic", "score"), [("mean", 13), ("median", 2), ("p95", 55)])
@@ -56,9 +56,9 @@ def test_statistics(statistic: str, score: int) -> None:
 
 
 def test_unknown_is_no_zero() -> None:
-    told = summary({0: [None, 4], 1: [6, None]})
-    assert told is not None
-    assert (told.min.value, told.max.value) == (4, 6)
+    output = summary({0: [None, 4], 1: [6, None]})
+    assert output is not None
+    assert (output.min.value, output.max.value) == (4, 6)
     unknown = summary({0: [None, None], 1: [6, 7]})
     assert (unknown.mean, unknown.min, unknown.max, unknown.lost) == (None,) * 4
 
@@ -84,9 +84,9 @@ def test_flags_need_five_percent_of_the_iteration() -> None:
     late = [*steady]
     late[7] += 2 * MS  # 2 % of the iteration
     late[9] += 6 * MS
-    told = inputs_of(wide({0: steady, 1: steady, 2: late, 3: steady})).flags
-    assert told.filter("flagged").select("rank", "iteration").rows() == [(2, 9)]
-    excess = told.filter(rank=2, iteration=9)["excess_ns"].item()
+    output = inputs_of(wide({0: steady, 1: steady, 2: late, 3: steady})).flags
+    assert output.filter("flagged").select("rank", "iteration").rows() == [(2, 9)]
+    excess = output.filter(rank=2, iteration=9)["excess_ns"].item()
     assert excess == 6 * MS
 
 
@@ -105,8 +105,8 @@ def test_the_cause_is_the_phase_with_the_largest_excess() -> None:
         load_ns=pl.when(late).then(7 * MS).otherwise(5 * MS),
         backward_ns=pl.when(late).then(48 * MS).otherwise(30 * MS),
     ).cast({"load_ns": pl.Int64, "backward_ns": pl.Int64, "work_ns": pl.Int64})
-    told = inputs_of(frame).flags.filter("flagged")
-    assert told.select("rank", "iteration", "cause").rows() == [(1, 5, "backward")]
+    output = inputs_of(frame).flags.filter("flagged")
+    assert output.select("rank", "iteration", "cause").rows() == [(1, 5, "backward")]
 
 
 def test_metric_names_are_checked() -> None:

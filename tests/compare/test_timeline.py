@@ -122,9 +122,9 @@ def test_operations_and_collectives_are_those_of_the_database(
     job = stored("buckets")
     timeline = job.run.timeline([0, 1, 2, 3], range(30))
     counted = ["rank", "iteration"]
-    told = timeline.collectives.group_by(counted).len().sort(counted)
+    output = timeline.collectives.group_by(counted).len().sort(counted)
     kept = job.run.compare().tables.collectives.group_by(counted).len().sort(counted)
-    assert told.equals(kept)
+    assert output.equals(kept)
     kernels = timeline.operations.filter(pl.col("kind") == "collective")
     assert kernels.group_by(counted).len().sort(counted).equals(kept)
 
@@ -164,16 +164,16 @@ def test_clocks_that_are_seconds_apart_and_drift_become_one(tmp_path: Path) -> N
     assert timeline.problems == ()
     order = ["rank", "iteration", "end_ns"]
     really = pl.DataFrame(truth.collectives).sort(order)
-    told = timeline.collectives.sort(order)
+    output = timeline.collectives.sort(order)
     for moment in ("arrival", "start", "end"):
-        off = told[f"{moment}_ns"] - really[f"{moment}_utc_ns"]
+        off = output[f"{moment}_ns"] - really[f"{moment}_utc_ns"]
         assert off.max() - off.min() < 20_000, moment
-    apart = told.group_by("iteration", "ordinal").agg(
+    apart = output.group_by("iteration", "ordinal").agg(
         spread=pl.col("end_ns").max() - pl.col("end_ns").min()
     )
     assert apart["spread"].max() < 20_000
-    assert told["wait_ns"].max() > 5_000_000
-    assert {*told.filter(pl.col("wait_ns") > 5_000_000)["last_rank"]} == {2}, "who was planted"
+    assert output["wait_ns"].max() > 5_000_000
+    assert {*output.filter(pl.col("wait_ns") > 5_000_000)["last_rank"]} == {2}, "who was planted"
 
 
 @pytest.mark.slow

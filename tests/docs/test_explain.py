@@ -82,10 +82,10 @@ def option_values() -> set[str]:
 
 def _declared(hint: Any) -> tuple[type[StrEnum] | None, Any]:
     """The enum of a parameter, if it has one, and what typer is told of it."""
-    kind, *told = get_args(hint)
+    kind, *output = get_args(hint)
     several = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     enums = [each for each in several if isinstance(each, type) and issubclass(each, StrEnum)]
-    return (enums[0] if enums else None), told[0]
+    return (enums[0] if enums else None), output[0]
 
 
 def _in_metavar(metavar: str | None) -> list[str]:

@@ -56,8 +56,8 @@ def headings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     for words in COMMANDS:
         assert cli(*words).code == 0, words
     for words in WRITING:
-        told = cli(*words, "--format", "markdown").out
-        [row] = re.findall(r"(?m)^\| (.*) \|\n\| -", told)
+        output = cli(*words, "--format", "markdown").out
+        [row] = re.findall(r"(?m)^\| (.*) \|\n\| -", output)
         found.update(row.split(" | "))
     plain = (re.sub(r" \(.*\)", "", each) for each in found)  # units, and which axis
     return {part for each in plain for part in each.split(", ")} - {""}
@@ -84,7 +84,7 @@ def keys() -> set[str]:
 def labels_of_page(cli: Cli) -> set[str]:
     """The headings of the page's tables, and its figures."""
     assert cli("report", "-o", "page.html").code == 0
-    told = Page(Path("page.html").read_text("utf-8")).data
-    found = {column["label"] for table in told["tables"] for column in table["columns"]}
-    found |= {term for term, *_ in told["figures"]}
+    output = Page(Path("page.html").read_text("utf-8")).data
+    found = {column["label"] for table in output["tables"] for column in table["columns"]}
+    found |= {term for term, *_ in output["figures"]}
     return found

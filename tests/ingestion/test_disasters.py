@@ -174,10 +174,10 @@ def test_clocks_that_go_back(
     reports, db = copied(forged("plain").reports, tmp_path / "reports"), tmp_path / "run.duckdb"
     for moment in (time.time() + 10**7, 10**6, -(10**6)):
         os.utime(reports[0], (moment, moment))
-        told = cli("ingest", *reports, "--db", db, "--format", "json").document
-        assert told["reports"][0]["status"] == "read"
-    told = cli("ingest", *reports, "--db", db, "--format", "json").document
-    assert {each["status"] for each in told["reports"]} == {"unchanged"}
+        output = cli("ingest", *reports, "--db", db, "--format", "json").document
+        assert output["reports"][0]["status"] == "read"
+    output = cli("ingest", *reports, "--db", db, "--format", "json").document
+    assert {each["status"] for each in output["reports"]} == {"unchanged"}
     assert answers(db) == answers(stored("plain").db)
 
 

@@ -88,19 +88,19 @@ def test_they_are_listed_with_their_commands(two_runs: Path, cli: Cli) -> None:
 
 def test_one_is_selected(two_runs: Path, cli: Cli) -> None:
     for _ in range(2):  # the second time they are unchanged
-        told = cli("ingest", two_runs, "--run", 1, "--format", "json").document
-        assert told["run"]["ranks"] == [0, 1, 2]
-    assert {Path(each["path"]).parent.name for each in told["reports"]} == {"monday"}
+        output = cli("ingest", two_runs, "--run", 1, "--format", "json").document
+        assert output["run"]["ranks"] == [0, 1, 2]
+    assert {Path(each["path"]).parent.name for each in output["reports"]} == {"monday"}
     with pytest.raises(UsageError, match="--run 3: the reports are of 2 runs"):
         rankscope.ingest([two_runs], "third.duckdb", run=3)
 
 
 @pytest.mark.slow
 def test_all_get_a_database_of_their_own(two_runs: Path, cli: Cli) -> None:
-    told = json.loads(cli("ingest", two_runs, "--all-runs", "--format", "json").out)
-    assert [run["run"]["ranks"] for run in told["runs"]] == [[0, 1, 2], [0, 1, 2, 3]]
+    output = json.loads(cli("ingest", two_runs, "--all-runs", "--format", "json").out)
+    assert [run["run"]["ranks"] for run in output["runs"]] == [[0, 1, 2], [0, 1, 2, 3]]
     assert len(rankscope.open_run("rankscope-2.duckdb").iterations()["rank"].unique()) == 4
-    assert fits(told) == "ingest-runs"
+    assert fits(output) == "ingest-runs"
 
 
 def test_a_copy_of_a_report_is_left_out(two_runs: Path, cli: Cli) -> None:
@@ -134,8 +134,8 @@ def test_ranks_of_one_size_are_no_copies(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_skip_keeps_the_largest(two_runs: Path, cli: Cli) -> None:
-    told = cli("ingest", two_runs, "--on-error", "skip", "--format", "json").document
-    assert told["run"]["ranks"] == [0, 1, 2, 3]
-    status = [(Path(each["path"]).parent.name, each["status"]) for each in told["reports"]]
+    output = cli("ingest", two_runs, "--on-error", "skip", "--format", "json").document
+    assert output["run"]["ranks"] == [0, 1, 2, 3]
+    status = [(Path(each["path"]).parent.name, each["status"]) for each in output["reports"]]
     assert status == [("monday", "skipped")] * 3 + [("tuesday", "read")] * 4
-    assert all(each["reason"] for each in told["reports"][:3])
+    assert all(each["reason"] for each in output["reports"][:3])

@@ -21,13 +21,13 @@ OFTEN = replace(SPIKE, kind=VerdictKind.PERIODIC, iterations=(3, 6, 9), period=3
 ZERO = replace(SPIKE, ranks=(0,))
 
 
-def told(*found: Also, named: tuple[int, ...] = ()) -> list[str]:
+def output(*found: Also, named: tuple[int, ...] = ()) -> list[str]:
     sentences = [also_sentence(each, HOSTS, 30, 100_000_000) for each in found]
     return also_together(sentences, HOSTS, named)
 
 
 def test_a_rank_that_is_slow_in_two_ways_is_named_once() -> None:
-    first, second = told(OFTEN, ZERO, SPIKE)
+    first, second = output(OFTEN, ZERO, SPIKE)
     assert first == (
         "Also rank 12 (node1) in every 3rd iteration (3, 6, 9): 5.00 ms more, mostly in backward, "
         "4.0 % of the time, and in iteration 20: 5.00 ms more, mostly in load, 4.0 % of the time"
@@ -36,7 +36,7 @@ def test_a_rank_that_is_slow_in_two_ways_is_named_once() -> None:
 
 
 def test_the_rank_of_the_verdict_is_not_named_again() -> None:
-    (only,) = told(SPIKE, named=(12,))
+    (only,) = output(SPIKE, named=(12,))
     assert only == "Also in iteration 20: 5.00 ms more, mostly in load, 4.0 % of the time"
 
 

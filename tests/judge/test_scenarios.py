@@ -140,13 +140,13 @@ def test_targets_played_together_gain_what_they_gain_alone(
 
 def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
     analysis = stored("planted", kind="periodic", where="forward").analysis()
-    told = imbalance(analysis).what_if
-    assert told is not None
-    assert told["gain_ns"].is_sorted(descending=True)
-    assert (told["gain_ns"] >= 0).all()
-    whole = {*(told["time_ns"] + told["gain_ns"])}
+    output = imbalance(analysis).what_if
+    assert output is not None
+    assert output["gain_ns"].is_sorted(descending=True)
+    assert (output["gain_ns"] >= 0).all()
+    whole = {*(output["time_ns"] + output["gain_ns"])}
     assert max(whole) - min(whole) <= 2, "all are measured against one time"
-    by_kind = {row["kind"]: row for row in told.sort("gain_ns").iter_rows(named=True)}
+    by_kind = {row["kind"]: row for row in output.sort("gain_ns").iter_rows(named=True)}
     assert by_kind.keys() >= {"all", "verdict", "phase", "rank", "iterations"}
     assert by_kind["verdict"]["gain_ns"] == pytest.approx(analysis.verdict.gain_ns, abs=2)
     assert by_kind["phase"]["name"] == "forward"
@@ -160,9 +160,9 @@ def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     assert job.truth is not None
     analysis = job.analysis(roles="pp=4,dp=2")
-    told = imbalance(analysis).what_if
-    assert told is not None
-    roles = told.filter(kind="role")
+    output = imbalance(analysis).what_if
+    assert output is not None
+    roles = output.filter(kind="role")
     assert {*roles["name"]} == {f"pp={stage}" for stage in range(4)}
     numbers, clock = analysis.selection.numbers, analysis.clock
     healthy = simulate(without_plants(job.truth.job)).truth

@@ -41,8 +41,8 @@ def errors(made: World, clocks: Clocks, share: float) -> dict[int, float]:
     for rank, fit in clocks.fits.items():
         own = made.utc_starts[rank] + moment * (1 + made.drifts[rank])
         moved = own - clocks.middle_ns + fit.offset_ns
-        told = clocks.middle_ns + moved + fit.drift_ppm * 1e-6 * moved
-        found[rank] = abs(float(told - reference))
+        output = clocks.middle_ns + moved + fit.drift_ppm * 1e-6 * moved
+        found[rank] = abs(float(output - reference))
     return found
 
 
@@ -55,9 +55,9 @@ def test_errors_stay_within_the_stated_residual(skew_ns: float, late_ns: float) 
         assert {*clocks.fits} == {*range(16)}
         assert max(fit.spread_ns for fit in clocks.fits.values()) < 50_000
         for share in (0.02, 0.5, 1.0):
-            told = errors(made, clocks, share)
+            output = errors(made, clocks, share)
             # floats of UTC are good to 256 ns
-            within += [told[rank] <= clocks.fits[rank].spread_ns + 512 for rank in range(1, 16)]
+            within += [output[rank] <= clocks.fits[rank].spread_ns + 512 for rank in range(1, 16)]
         for rank, fit in clocks.fits.items():
             true = made.correction(rank, clocks.middle_ns)
             assert fit.offset_ns == pytest.approx(true, abs=max(fit.spread_ns, 512))
@@ -105,8 +105,8 @@ def test_ends_that_come_late_do_not_move_clocks(share: float) -> None:
     moved = made.collectives["end_ns"].to_numpy() + np.where(late, 4_000_000, 0)
     spoiled = made.collectives.with_columns(end_ns=pl.Series(moved))
     clocks = match(spoiled, made.utc_starts).clocks
-    told = errors(made, clocks, 0.5)
-    assert max(told.values()) < 20_000
+    output = errors(made, clocks, 0.5)
+    assert max(output.values()) < 20_000
     assert clocks.fits[3].spread_ns < 100_000
 
 
@@ -120,26 +120,26 @@ def islands() -> Matched:
 
 
 def test_a_rank_tied_to_nobody_is_absent_and_said_to_be() -> None:
-    told = islands()
-    assert {*told.clocks.fits} == {0, 1}
+    output = islands()
+    assert {*output.clocks.fits} == {0, 1}
     starts: dict[int, int | None] = dict.fromkeys(range(4), 0)
-    ended = told.instances.select("rank", ended=told.clocks.aligned("end_ns", starts))
+    ended = output.instances.select("rank", ended=output.clocks.aligned("end_ns", starts))
     assert ended.filter(pl.col("rank") > 1)["ended"].null_count() == 160
-    groups = with_waits(told, starts).groups
+    groups = with_waits(output, starts).groups
     assert groups["clock_error_ns"].null_count() == groups["apart_ns"].null_count() == 1
     assert {*groups.filter(pl.col("apart_ns").is_null())["shown"]} == {"duration"}
-    problems = [*communication_warnings(told.summary, groups, [0, 1, 2, 3])]
+    problems = [*communication_warnings(output.summary, groups, [0, 1, 2, 3])]
     assert [(each.code, each.ranks) for each in problems] == [("clocks-unaligned", (2, 3))]
 
 
 def test_one_host_has_one_clock() -> None:
-    told = islands().clocks
+    output = islands().clocks
     hosts: dict[int, str | None] = {0: "a", 1: "b", 2: "b", 3: None}
     paths = {rank: f"{rank}.sqlite" for rank in range(4)}
-    shared = with_hosts(told, hosts, paths)
+    shared = with_hosts(output, hosts, paths)
     assert {*shared.fits} == {0, 1, 2}, "a host unknown is no host shared"
-    assert shared.fits[2].offset_ns == told.fits[1].offset_ns
-    assert shared.fits[2].spread_ns == told.fits[1].spread_ns + SESSION_START_ERROR_NS
+    assert shared.fits[2].offset_ns == output.fits[1].offset_ns
+    assert shared.fits[2].spread_ns == output.fits[1].spread_ns + SESSION_START_ERROR_NS
     assert "one host's clock" in shared.method
 
 
@@ -173,8 +173,8 @@ def test_one_shared_collective_ties_clocks(count: int, seed: int) -> None:
     assert {fit.drift_ppm for fit in clocks.fits.values()} == {0.0}
     shift = 5.5 / 40
     for share in (0.02, shift, 0.5, 1.0):
-        told = errors(made, clocks, share)
-        assert all(told[rank] <= clocks.fits[rank].spread_ns for rank in range(9)), share
+        output = errors(made, clocks, share)
+        assert all(output[rank] <= clocks.fits[rank].spread_ns for rank in range(9)), share
     assert max(errors(made, clocks, shift).values()) < 20_000
     after = 34 / 40 * made.end_ns  # from the tie to the end
     for rank in range(1, 9):
@@ -241,8 +241,8 @@ def test_waits_by_duration_and_by_arrival_are_true(seed: int) -> None:
     made = world(8, 40, seed, calls="ttdttd", late_ns=1_500_000)
     matched = match(made.collectives, made.utc_starts)
     wait = with_waits(matched, made.utc_starts).instances["wait"]
-    told = both_ways(matched, made.utc_starts).with_columns(wait=wait)
-    sums = told.group_by("rank").agg(pl.col("by_duration", "by_arrival", "wait").sum())
+    output = both_ways(matched, made.utc_starts).with_columns(wait=wait)
+    sums = output.group_by("rank").agg(pl.col("by_duration", "by_arrival", "wait").sum())
     both = sums.join(made.waited, on="rank")
     assert both.height == 8
     for way in ("by_duration", "by_arrival", "wait"):
@@ -286,8 +286,8 @@ def test_clocks_of_simulated_reports(
     )
     key = ["rank", "operation", "end_ns"]
     analysis = job.analysis()
-    told = both_ways(job.matched(), analysis.scope.utc_starts)
-    both = told.join(truth.select(*key, "wait_ns"), on=key)
+    output = both_ways(job.matched(), analysis.scope.utc_starts)
+    both = output.join(truth.select(*key, "wait_ns"), on=key)
     assert both.height == truth.height
     true = both["wait_ns"].sum()
     for way in ("by_duration", "by_arrival"):

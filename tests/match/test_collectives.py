@@ -17,8 +17,8 @@ def told_and_true(job: Stored) -> pl.DataFrame:
     """Matched instances with the truth's communicator, wait and transfer."""
     assert job.truth is not None
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
-    told = plain(job.matched().instances)
-    told = told.with_columns(
+    output = plain(job.matched().instances)
+    output = output.with_columns(
         wait=pl.col("duration_ns") - pl.col("duration_ns").min().over("instance"),
         transfer=pl.col("duration_ns").min().over("instance"),
     )
@@ -26,7 +26,7 @@ def told_and_true(job: Stored) -> pl.DataFrame:
         "rank", "end_ns", "wait_ns", "transfer_ns", operation="op", true="communicator",
         true_ordinal="ordinal",
     )  # fmt: skip
-    return told.join(true, on=KEY)
+    return output.join(true, on=KEY)
 
 
 SCENES = [

@@ -17,8 +17,8 @@ from tests.support import Stored, mostly_nightly
 
 def groups(made: World) -> set[tuple[str, tuple[int, ...]]]:
     """(stream, members) of every group found."""
-    told = match(made.collectives, made.utc_starts).streams
-    members = told.group_by("communicator", "group").agg(pl.col("rank").sort())
+    output = match(made.collectives, made.utc_starts).streams
+    members = output.group_by("communicator", "group").agg(pl.col("rank").sort())
     return {(stream, tuple(ranks)) for stream, _, ranks in members.iter_rows()}
 
 
@@ -93,30 +93,30 @@ def test_named_communicators_are_taken_as_they_are() -> None:
         .then(pl.format("named tp{}", pl.col("rank") // 2))
         .otherwise(pl.format("named dp{}", pl.col("rank") % 2))
     )
-    told = match(named, made.utc_starts)
-    members = told.instances.group_by("group").agg(pl.col("rank").unique().sort())
-    labels = dict(told.groups.select("group", "label").iter_rows())
+    output = match(named, made.utc_starts)
+    members = output.instances.group_by("group").agg(pl.col("rank").unique().sort())
+    labels = dict(output.groups.select("group", "label").iter_rows())
     assert {(labels[group], tuple(ranks)) for group, ranks in members.iter_rows()} == {
         *((f"named tp{low // 2}", (low, low + 1)) for low in range(0, 8, 2)),
         ("named dp0", (0, 2, 4, 6)),
         ("named dp1", (1, 3, 5, 7)),
     }
-    assert told.unmatched.is_empty()
+    assert output.unmatched.is_empty()
 
 
 def test_message_sizes_that_differ_match_nothing() -> None:
     made = world(4, 20, 0, tp=2)
     odd = (pl.col("rank") == 1) & (pl.col("iteration") == 7) & pl.col("gradient")
     sized = made.collectives.with_columns(bytes=pl.when(odd).then(512).otherwise(1_024))
-    told = match(sized, made.utc_starts)
-    assert {*told.unmatched["reason"]} == {"message sizes differ"}
-    assert told.unmatched.select("rank", "count").rows() == [(1, 2), (3, 2)]
-    kept = told.instances.filter("gradient", pl.col("rank").is_in([1, 3]), iteration=7)
+    output = match(sized, made.utc_starts)
+    assert {*output.unmatched["reason"]} == {"message sizes differ"}
+    assert output.unmatched.select("rank", "count").rows() == [(1, 2), (3, 2)]
+    kept = output.instances.filter("gradient", pl.col("rank").is_in([1, 3]), iteration=7)
     assert kept.is_empty()
-    rest = told.instances.height
+    rest = output.instances.height
     assert rest == sized.height - 4
-    groups = with_waits(told, made.utc_starts).groups
-    problems = [*communication_warnings(told.summary, groups, [0, 1, 2, 3])]
+    groups = with_waits(output, made.utc_starts).groups
+    problems = [*communication_warnings(output.summary, groups, [0, 1, 2, 3])]
     assert [(each.code, each.ranks) for each in problems] == [("unmatched-collectives", (1, 3))]
     assert "message sizes differ" in problems[0].message
     assert "4 calls" in problems[0].message
@@ -137,17 +137,17 @@ def test_sizes_may_differ_where_they_do_by_nature() -> None:
 def test_a_call_that_a_member_lacks_is_counted_not_forced() -> None:
     made = world(4, 20, 0, tp=2)
     last = (pl.col("rank") == 2) & (pl.col("iteration") == 9) & (pl.col("ordinal") == 1)
-    told = match(made.collectives.filter(~(last & pl.col("gradient"))), made.utc_starts)
-    assert told.unmatched.select("rank", "count", "reason").rows() == [
+    output = match(made.collectives.filter(~(last & pl.col("gradient"))), made.utc_starts)
+    assert output.unmatched.select("rank", "count", "reason").rows() == [
         (0, 1, "some members lack it")
     ]
-    assert told.instances.height == made.collectives.height - 2
+    assert output.instances.height == made.collectives.height - 2
 
 
 def test_a_rank_alone_on_a_stream_has_no_partner() -> None:
     made = world(4, 20, 0, tp=2)
     own = made.collectives.filter(rank=1).with_columns(communicator=pl.lit("named own"))
-    told = match(pl.concat([made.collectives, own]), made.utc_starts)
-    assert told.unmatched.select("rank", "label", "reason", "count").unique().rows() == [
+    output = match(pl.concat([made.collectives, own]), made.utc_starts)
+    assert output.unmatched.select("rank", "label", "reason", "count").unique().rows() == [
         (1, "named own", "no partner", own.height)
     ]

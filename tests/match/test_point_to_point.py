@@ -24,12 +24,12 @@ def test_transfers_are_paired_with_the_right_neighbour(
     job = stored("pipeline", ranks=16, iterations=12)
     assert job.truth is not None
     matched = job.matched(roles=roles)
-    told = plain(matched.instances).filter(operation=OPERATION)
+    output = plain(matched.instances).filter(operation=OPERATION)
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
     truth = truth.filter(pl.col("communicator").str.starts_with("pp"))
     true = truth.select("rank", "end_ns", "wait_ns", true="communicator", at="ordinal")
-    both = told.join(true, on=["rank", "end_ns"])
-    assert both.height == told.height > 0
+    both = output.join(true, on=["rank", "end_ns"])
+    assert both.height == output.height > 0
     per = both.group_by("instance").agg(
         pl.col("rank").sort(),
         pl.col("true").n_unique(),
@@ -41,7 +41,7 @@ def test_transfers_are_paired_with_the_right_neighbour(
     neighbours = {tuple(each) for each in per["rank"].to_list()}
     assert neighbours == {(low, low + 1) for low in range(16) if low % STAGES < STAGES - 1}
     first, last = both["iteration"].min(), both["iteration"].max()
-    assert told.height == truth.filter(pl.col("iteration").is_between(first, last)).height
+    assert output.height == truth.filter(pl.col("iteration").is_between(first, last)).height
 
 
 @pytest.mark.slow
@@ -78,10 +78,10 @@ def test_of_several_streams_those_that_end_together_are_one() -> None:
             transfers(1, "stream 37", [end - 4_000_000_000 + 3_000 for end in up]),
         ]
     )
-    told = pair_peers(frame, [(0, 1)])
-    assert {*told["communicator"]} in ({"stream 20", "stream 37"}, {"stream 24", "stream 31"})
-    assert {*told["group"]} == {0}
-    assert {*told["members"]} == {2}
+    output = pair_peers(frame, [(0, 1)])
+    assert {*output["communicator"]} in ({"stream 20", "stream 37"}, {"stream 24", "stream 31"})
+    assert {*output["group"]} == {0}
+    assert {*output["members"]} == {2}
 
 
 def test_streams_that_do_not_end_together_are_left_alone() -> None:

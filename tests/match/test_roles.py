@@ -145,10 +145,10 @@ def test_stages_are_told_apart_by_who_reduces_together(stored: Callable[..., Sto
     assert analysis.roles.source == analysis.facts.roles == "inferred"
     assert analysis.roles.of[3] == analysis.roles.of[7] == "like rank 3"
     assert {analysis.roles.of[rank] for rank in (0, 1, 2, 4, 5, 6)} == {"like rank 0"}
-    told = [each for each in analysis.warnings if each.code == "roles-inferred"]
-    assert len(told) == 1
-    assert "--roles" in told[0].message
-    assert "3, 7" in told[0].message
+    output = [each for each in analysis.warnings if each.code == "roles-inferred"]
+    assert len(output) == 1
+    assert "--roles" in output[0].message
+    assert "3, 7" in output[0].message
 
 
 GIGABYTE = 2**30

@@ -62,10 +62,10 @@ def test_ranges_are_slices_of_numbers(text: str | None, expected: range) -> None
 
 def test_a_range_selects_numbers_not_positions() -> None:
     frame = iterations(range(40, 60), range(40, 60))
-    told = select(frame, lengths(frame), slice(45, 50), include_warmup=False)
-    assert told.numbers == (45, 46, 47, 48, 49)
-    told = select(frame, lengths(frame), slice(-3, None), include_warmup=False)
-    assert told.numbers == (57, 58, 59)
+    output = select(frame, lengths(frame), slice(45, 50), include_warmup=False)
+    assert output.numbers == (45, 46, 47, 48, 49)
+    output = select(frame, lengths(frame), slice(-3, None), include_warmup=False)
+    assert output.numbers == (57, 58, 59)
 
 
 @pytest.mark.parametrize("text", ["", "10", "a:b", "1:2:3", "1.5:3", "10-50", "::", "1:2:"])
@@ -94,43 +94,43 @@ def test_a_range_is_not_cut_by_the_warm_up() -> None:
 def test_slow_starts_are_warm_up_up_to_a_tenth() -> None:
     frame = iterations(range(100), range(100))
     times = lengths(frame, {i: 200 * MS for i in range(6)})
-    told = select(frame, times, None, include_warmup=False)
-    assert told.warmup
-    assert {0, 1, 2, 3} <= {*told.warmup} <= {*range(11)}
-    assert told.numbers == tuple(i for i in range(100) if i not in told.warmup)
+    output = select(frame, times, None, include_warmup=False)
+    assert output.warmup
+    assert {0, 1, 2, 3} <= {*output.warmup} <= {*range(11)}
+    assert output.numbers == tuple(i for i in range(100) if i not in output.warmup)
     kept = select(frame, times, None, include_warmup=True)
     assert kept.numbers == tuple(range(100))
 
 
 def test_a_run_that_never_settles_loses_nothing_and_says_so() -> None:
     frame = iterations(range(100), range(100))
-    told = select(frame, lengths(frame, {i: 200 * MS for i in range(40)}), None, False)
-    assert told.warmup == (0,)
-    assert [problem.code for problem in told.problems] == ["warmup-unsettled"]
+    output = select(frame, lengths(frame, {i: 200 * MS for i in range(40)}), None, False)
+    assert output.warmup == (0,)
+    assert [problem.code for problem in output.problems] == ["warmup-unsettled"]
 
 
 def test_a_straggler_is_no_warm_up() -> None:
     frame = iterations(range(40), range(40))
-    told = select(frame, lengths(frame, {1: 90 * MS, 8: 90 * MS, 20: 90 * MS}), None, False)
-    assert 8 in told.numbers
-    assert 20 in told.numbers
+    output = select(frame, lengths(frame, {1: 90 * MS, 8: 90 * MS, 20: 90 * MS}), None, False)
+    assert 8 in output.numbers
+    assert 20 in output.numbers
 
 
 def test_only_what_is_complete_on_every_rank() -> None:
     frame = iterations(range(20), range(3, 20), range(18), missing=((1, 7),))
     expected = [i for i in range(3, 18) if i != 7]
     assert common_iterations(frame) == expected
-    told = select(frame, lengths(frame), None, include_warmup=True)
-    assert told.numbers == tuple(expected)
-    [problem] = told.problems
+    output = select(frame, lengths(frame), None, include_warmup=True)
+    assert output.numbers == tuple(expected)
+    [problem] = output.problems
     assert problem.code == "iterations-uneven"
     assert "14 of 20" in problem.message
 
 
 def test_negatives_count_complete_iterations() -> None:
     frame = iterations(range(20), range(20), missing=((0, 19), (1, 18)))
-    told = select(frame, lengths(frame), slice(-2, None), include_warmup=True)
-    assert told.numbers == (16, 17)
+    output = select(frame, lengths(frame), slice(-2, None), include_warmup=True)
+    assert output.numbers == (16, 17)
 
 
 def test_nothing_in_common() -> None:

@@ -48,18 +48,18 @@ def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
     found, starts = matched(calls, **how)
     waited = with_waits(found, starts)
     either = both_ways(found, starts).select("by_duration", "by_arrival")
-    told = sum_waits(waited, all_exposed(waited.instances), ("device",))
-    return pl.concat([plain(waited.instances), either], how="horizontal"), told
+    output = sum_waits(waited, all_exposed(waited.instances), ("device",))
+    return pl.concat([plain(waited.instances), either], how="horizontal"), output
 
 
 def test_a_call_by_hand() -> None:
-    instances, told = waits([(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)])
+    instances, output = waits([(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)])
     first = instances.filter(iteration=0).sort("rank")
     assert first["wait"].to_list() == [4 * MS, 0, 3 * MS, 2 * MS]
     assert first["by_arrival"].to_list() == [4 * MS, 0, 3 * MS, 2 * MS]
     assert {*first["transfer"]} == {2 * MS}
     assert {*first["last"]} == {1}
-    by_rank = told.by_rank.sort("rank")
+    by_rank = output.by_rank.sort("rank")
     assert by_rank["last_arriver_share"].to_list() == [0, 1, 0, 0]
     assert by_rank["cost_ns"].to_list() == [0, 20 * 9 * MS, 0, 0]
     assert by_rank["gain_ns"].to_list() == [0, 20 * 2 * MS, 0, 0], "then rank 3 would be last"
@@ -74,7 +74,7 @@ def test_offsets_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("apart_us", "told"), [(40, False), (1_000, True)])
-def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bool) -> None:
+def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, output: bool) -> None:
     """Ends scatter by 100 µs: who of two that came 40 µs apart was last cannot be said."""
     found, starts = matched([(0, 0, [0, 3 * MS, 3 * MS - apart_us * US, 1 * MS], 2 * MS)], count=60)
     jitter = np.random.default_rng(0).normal(0, 100 * US, found.instances.height).astype(np.int64)
@@ -84,7 +84,7 @@ def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bo
     either = with_waits(match(filled(rows, COLLECTIVES), starts), starts)
     assert either.groups["ends_error_ns"][0] == pytest.approx(100 * US, rel=0.3)
     last = either.instances.unique("instance")["last"]
-    if told:
+    if output:
         assert (last == 1).fill_null(False).mean() > 0.95
     else:
         assert last.null_count() > 0.3 * len(last)
@@ -104,8 +104,8 @@ def test_waits_that_overlap_count_once() -> None:
         (0, 0, [0, 6 * MS], 1 * MS),
         (1 * MS, 1, [0, 6 * MS], 1 * MS),
     ]
-    instances, told = waits(calls)
-    waited = told.by_iteration.filter(rank=0)
+    instances, output = waits(calls)
+    waited = output.by_iteration.filter(rank=0)
     assert {*waited["collective_wait_ns"]} == {12 * MS}
     assert {*waited["wait_ns"]} == {7 * MS}
     assert instances["wait"].min() == 0
@@ -114,10 +114,10 @@ def test_waits_that_overlap_count_once() -> None:
 def test_only_exposed_waiting_costs() -> None:
     found, starts = matched([(0, 0, [0, 6 * MS], 1 * MS)])
     waited = with_waits(found, starts)
-    told = sum_waits(waited, all_exposed(waited.instances, 3 * MS), ("device",))
-    assert {*told.by_iteration.filter(rank=0)["wait_ns"]} == {2 * MS}
-    assert {*told.by_iteration.filter(rank=0)["collective_wait_ns"]} == {6 * MS}
-    assert told.by_rank.filter(rank=1)["cost_ns"].to_list() == [20 * 2 * MS]
+    output = sum_waits(waited, all_exposed(waited.instances, 3 * MS), ("device",))
+    assert {*output.by_iteration.filter(rank=0)["wait_ns"]} == {2 * MS}
+    assert {*output.by_iteration.filter(rank=0)["collective_wait_ns"]} == {6 * MS}
+    assert output.by_rank.filter(rank=1)["cost_ns"].to_list() == [20 * 2 * MS]
 
 
 def test_both_ways_are_kept_where_they_disagree() -> None:
@@ -139,7 +139,7 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
 def test_no_collectives_are_no_crash() -> None:
     nothing = match(pl.DataFrame(schema=COLLECTIVES), {0: None, 1: None})
     waited = with_waits(nothing, {0: None, 1: None})
-    told = sum_waits(waited, all_exposed(waited.instances), ("device",))
-    assert told.by_rank.is_empty()
+    output = sum_waits(waited, all_exposed(waited.instances), ("device",))
+    assert output.by_rank.is_empty()
     assert waited.groups.is_empty()
     assert {*nothing.clocks.fits} == {0}

@@ -29,8 +29,8 @@ def attributed(
 ) -> Attributed:
     host = host_timeline(windows(*edges), marks_of(rows))
     report = trace(work=work, part_rows=part_rows).device_work
-    [told] = attribute(report, [HostSide(PROCESS, host, THREAD)])
-    return told
+    [output] = attribute(report, [HostSide(PROCESS, host, THREAD)])
+    return output
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_sums_are_of_single_operations(
     coded: bool,
 ) -> None:
     renamed = pl.Series(names, dtype=pl.String).head(len(work))
-    told = attributed(
+    output = attributed(
         edges,
         rows,
         device_work(work)
@@ -59,17 +59,17 @@ def test_sums_are_of_single_operations(
         .cast(CODED if coded else {}),
         most,
     )
-    sums = ActivityTotals(told)
-    for part in told.parts():
+    sums = ActivityTotals(output)
+    for part in output.parts():
         sums.add(part)
 
     expected: defaultdict[tuple, list[int]] = defaultdict(lambda: [0] * 5)
     launches: defaultdict[tuple, list[int | None]] = defaultdict(list)
-    for each in pl.concat(told.parts()).iter_rows(named=True):
+    for each in pl.concat(output.parts()).iter_rows(named=True):
         if not each["training"] or each["operation"] or each["window"] is None:
             continue
         start, end = each["start"], each["end"]
-        calls = told.calls.select("start", "end").rows()
+        calls = output.calls.select("start", "end").rows()
         beside = sum(any(a <= at < b for a, b in calls) for at in range(start, end))
         length = end - start
         amount = (each["bytes"] if each["grid"] is None else each["grid"]) or 0
@@ -91,12 +91,12 @@ def test_sums_are_of_single_operations(
 @settings(max_examples=60, deadline=None)
 @given(CROWDED, st.integers(1, 30))
 def test_a_call_is_ready_when_all_launched_before_is_done(work: list, most: int) -> None:
-    told = attributed((0, 60, 120), [(0, 120, "forward")], device_work(work), most)
-    ready = ReadyTimes(told.calls)
-    for part in told.parts():
+    output = attributed((0, 60, 120), [(0, 120, "forward")], device_work(work), most)
+    ready = ReadyTimes(output.calls)
+    for part in output.parts():
         ready.add(part)
-    own = pl.concat(told.parts()).filter("training", pl.col("operation").is_null())
-    calls = told.calls.drop_nulls("launch")
+    own = pl.concat(output.parts()).filter("training", pl.col("operation").is_null())
+    calls = output.calls.drop_nulls("launch")
     assert ready.of(calls).tolist() == [
         own.filter(pl.col("launch") < launch)["end"].max() or -NEVER for launch in calls["launch"]
     ]
@@ -105,9 +105,9 @@ def test_a_call_is_ready_when_all_launched_before_is_done(work: list, most: int)
 def test_as_many_names_as_operations_are_added_up() -> None:
     count = 3000
     work = [(at, at + 2, at, f"kernel {at % 1500}", 1, THREAD) for at in range(1, count + 1)]
-    told = attributed((0, 2000, 4000), [(0, 4000, "forward")], device_work(work))
-    sums = ActivityTotals(told)
-    for part in told.parts():
+    output = attributed((0, 2000, 4000), [(0, 4000, "forward")], device_work(work))
+    sums = ActivityTotals(output)
+    for part in output.parts():
         sums.add(part)
     assert sums.frame["count"].sum() == count
     assert sums.frame["total_ns"].sum() == 2 * count

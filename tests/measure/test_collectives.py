@@ -16,15 +16,17 @@ KEY = ["rank", "operation", "start_ns", "end_ns"]
 
 def true_collectives(job: Stored) -> pl.DataFrame:
     assert job.truth is not None
-    told = pl.DataFrame(job.truth.collectives, infer_schema_length=None).rename({"op": "operation"})
-    return told.with_columns(pl.col("operation").replace({"send_recv": "point_to_point"}))
+    output = pl.DataFrame(job.truth.collectives, infer_schema_length=None).rename(
+        {"op": "operation"}
+    )
+    return output.with_columns(pl.col("operation").replace({"send_recv": "point_to_point"}))
 
 
 @pytest.mark.parametrize("name", mostly_slow(scenes({"late_capture"}), 2, 10))
 def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
-    told = job.analysis().tables.collectives
-    both = true_collectives(job).join(told, on=KEY, suffix="_told", how="left")
+    output = job.analysis().tables.collectives
+    both = true_collectives(job).join(output, on=KEY, suffix="_told", how="left")
     lost = both.filter(pl.col("arrival_ns_told").is_null() & (pl.col("iteration") > 0))
     assert lost.is_empty(), lost
     both = both.drop_nulls("arrival_ns_told")
@@ -44,8 +46,8 @@ WITH_GRADIENTS = scenes({"late_capture", "cuda_graph", "no_launch_record"})
 @pytest.mark.parametrize("name", mostly_slow(WITH_GRADIENTS, 1, 9))
 def test_gradient_reductions_are_told_apart(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
-    told = job.analysis().tables.collectives.select(*KEY, "gradient")
-    both = true_collectives(job).join(told, on=KEY)
+    output = job.analysis().tables.collectives.select(*KEY, "gradient")
+    both = true_collectives(job).join(output, on=KEY)
     assert both.height
     assert (both["gradient"] == (both["purpose"] == "gradient")).all()
 
@@ -74,9 +76,9 @@ def test_unmatched_calls_are_none(stored: Callable[..., Stored]) -> None:
 
 
 def test_one_mpi_call_is_seen_once(stored: Callable[..., Stored]) -> None:
-    told = stored("mpi_like").analysis().tables.collectives
-    assert told.height == len(true_collectives(stored("mpi_like")))
-    assert {*told["communicator"]} == {"mpi"}
+    output = stored("mpi_like").analysis().tables.collectives
+    assert output.height == len(true_collectives(stored("mpi_like")))
+    assert {*output["communicator"]} == {"mpi"}
 
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum"
@@ -113,9 +115,9 @@ def gradients(*calls: Call, waits: int = 0, together: bool = False) -> list[tupl
     work = work.with_columns(bytes=pl.Series(sizes, dtype=pl.Int64))
     iterations = {PROCESS: found(*steps)}
     detail = detail_ranks(iterations, named(ranges(*steps, *marks)), trace(work=work))[PROCESS]
-    told = detail.collectives.filter("gradient").sort("start_ns")
+    output = detail.collectives.filter("gradient").sort("start_ns")
     stream = pl.col("communicator").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64)
-    return told.select("iteration", stream).rows()
+    return output.select("iteration", stream).rows()
 
 
 @pytest.mark.parametrize("size", [4, 8, 64])
@@ -123,8 +125,8 @@ def test_the_norm_of_the_gradients_is_no_gradient(size: int) -> None:
     """Whether it has a communicator of its own, over all stages of a pipeline, or not."""
     buckets = [(30, 5, DATA, 1 << 20), (40, 5, DATA, 1 << 10)]
     for stream in (DATA, NORM):
-        told = gradients(*buckets, (60, 9, stream, size))
-        assert told == [(0, DATA), (0, DATA), (1, DATA), (1, DATA)]
+        output = gradients(*buckets, (60, 9, stream, size))
+        assert output == [(0, DATA), (0, DATA), (1, DATA), (1, DATA)]
 
 
 def test_an_iteration_of_the_norm_alone_has_no_reduction() -> None:

@@ -108,7 +108,7 @@ def test_every_instant_has_the_owner_that_the_method_says(
     account = DeviceAccount(attributed, iterations, blocking)
     for part in attributed.parts():
         account.add(part)
-    told = account.timeline()
+    output = account.timeline()
 
     operations = [*pl.concat(attributed.parts()).iter_rows(named=True)]
     threads = {each["launch_thread"] for each in operations if each["training"]} | {THREAD}
@@ -116,7 +116,7 @@ def test_every_instant_has_the_owner_that_the_method_says(
     labels: dict[int, tuple[int, Any]] = {}
     usage = []
     idling: dict[Any, Any] = Counter()
-    for window, low, high in told.windows.drop_nulls().iter_rows():
+    for window, low, high in output.windows.drop_nulls().iter_rows():
         instants = range(low, high)
         owners = [_owner(operations, host, blocking, own_syncs, moment) for moment in instants]
         labels |= {
@@ -136,13 +136,13 @@ def test_every_instant_has_the_owner_that_the_method_says(
         )
     assert {
         moment: (window, label)
-        for start, end, window, label in told.segments.iter_rows()
+        for start, end, window, label in output.segments.iter_rows()
         for moment in range(start, end)
     } == labels
-    assert [*told.usage.select(USAGE).iter_rows()] == usage
+    assert [*output.usage.select(USAGE).iter_rows()] == usage
     assert {
         (window, phase): (count, length)
-        for window, phase, _, _, count, length in told.idle.iter_rows()
+        for window, phase, _, _, count, length in output.idle.iter_rows()
     } == {key: (*sums,) for key, sums in idling.items()}
 
 
@@ -207,9 +207,9 @@ def test_between_known_windows_nothing_is_told(most: int) -> None:
     account = DeviceAccount(attributed, iterations, pl.DataFrame(schema=SPAN))
     for part in attributed.parts():
         account.add(part)
-    told = account.timeline()
-    assert [*told.segments.iter_rows()] == [(0, 10, 0, "forward"), (40, 50, 2, "forward")]
-    assert [*told.usage.select(USAGE).iter_rows()] == [(0, 5, 0, 5), (2, 5, 0, 5)]
+    output = account.timeline()
+    assert [*output.segments.iter_rows()] == [(0, 10, 0, "forward"), (40, 50, 2, "forward")]
+    assert [*output.usage.select(USAGE).iter_rows()] == [(0, 5, 0, 5), (2, 5, 0, 5)]
 
 
 def test_a_border_is_where_training_work_begins() -> None:

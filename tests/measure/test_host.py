@@ -39,44 +39,44 @@ def second(rows: RankRows) -> dict[str, int | None]:
 
 
 def test_the_gap_before_the_range_and_the_time_to_the_first_phase_are_loading() -> None:
-    told = second(measured(*steps(*BODY)))
-    assert told["load"] == 20 + 20
-    assert (told["forward"], told["backward"], told["optimizer"]) == (20, 30, 5)
-    assert told["other"] == 5
-    assert told["iteration"] == told["work"] == 100
+    output = second(measured(*steps(*BODY)))
+    assert output["load"] == 20 + 20
+    assert (output["forward"], output["backward"], output["optimizer"]) == (20, 30, 5)
+    assert output["other"] == 5
+    assert output["iteration"] == output["work"] == 100
 
 
 def test_an_explicit_fetch_makes_gaps_other() -> None:
-    told = second(measured(*steps((25, 35, "load batch"), *BODY)))
-    assert told["load"] == 10
-    assert told["other"] == 100 - 10 - 55
+    output = second(measured(*steps((25, 35, "load batch"), *BODY)))
+    assert output["load"] == 10
+    assert output["other"] == 100 - 10 - 55
 
 
 def test_a_copy_to_the_device_is_loading_but_no_fetch() -> None:
-    told = second(measured(*steps((25, 35, "Copy to device"), *BODY)))
-    assert told["load"] == 20 + 5 + 10  # the gap, the start of the range, the copy itself
-    assert told["other"] == 5 + 5
+    output = second(measured(*steps((25, 35, "Copy to device"), *BODY)))
+    assert output["load"] == 20 + 5 + 10  # the gap, the start of the range, the copy itself
+    assert output["other"] == 5 + 5
 
 
 def test_foreign_ranges_before_the_first_phase_are_other() -> None:
-    told = second(measured(*steps((5, 15, "validation"), (22, 30, "checkpoint"), *BODY)))
-    assert told["load"] == 40 - 10 - 8
-    assert told["other"] == 5 + 18
+    output = second(measured(*steps((5, 15, "validation"), (22, 30, "checkpoint"), *BODY)))
+    assert output["load"] == 40 - 10 - 8
+    assert output["other"] == 5 + 18
 
 
 def test_a_blocking_collective_inside_a_phase_is_communication() -> None:
-    told = second(measured(*steps(*BODY, (70, 85, "all_reduce"))))
-    assert told["exposed_communication"] == 15
-    assert told["backward"] == 15
-    assert told["work"] == 85
-    assert told["time_to_all_reduce"] == told["time_to_first_all_reduce"] == 70
+    output = second(measured(*steps(*BODY, (70, 85, "all_reduce"))))
+    assert output["exposed_communication"] == 15
+    assert output["backward"] == 15
+    assert output["work"] == 85
+    assert output["time_to_all_reduce"] == output["time_to_first_all_reduce"] == 70
 
 
 def test_several_ranges_of_a_phase_add_up() -> None:
     twice = ((40, 50, "fwd"), (50, 60, "bwd"), (60, 70, "fwd"), (70, 80, "bwd"))
-    told = second(measured(*steps(*twice)))
-    assert (told["forward"], told["backward"]) == (20, 20)
-    assert told["optimizer"] is None, "a phase without any range is unknown, not 0"
+    output = second(measured(*steps(*twice)))
+    assert (output["forward"], output["backward"]) == (20, 20)
+    assert output["optimizer"] is None, "a phase without any range is unknown, not 0"
 
 
 def test_the_first_iterations_loading_is_unknown() -> None:
@@ -88,9 +88,9 @@ def test_the_first_iterations_loading_is_unknown() -> None:
 
 def test_nothing_marked_is_other_and_told() -> None:
     rows = measured(*steps())
-    told = second(rows)
-    assert told["load"] is None
-    assert told["other"] == 100
+    output = second(rows)
+    assert output["load"] is None
+    assert output["other"] == 100
     assert [problem.code for problem in rows.problems] == ["no-phases"]
 
 

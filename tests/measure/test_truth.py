@@ -27,18 +27,18 @@ def told_and_true(job: Stored, clock: str) -> pl.DataFrame:
     """Ours beside the truth (`<name>_true`), a row per rank and iteration that was captured."""
     assert job.truth is not None
     truth = pl.DataFrame(job.truth.iterations, infer_schema_length=None).filter(clock=clock)
-    told = job.analysis(clock=clock).tables.measures.filter(clock=clock)
+    output = job.analysis(clock=clock).tables.measures.filter(clock=clock)
     keys = ["rank", "iteration"]
-    both = told.join(truth.select(*keys, pl.col(NUMBERS).name.suffix("_true")), on=keys)
-    assert both.height == told.height
+    both = output.join(truth.select(*keys, pl.col(NUMBERS).name.suffix("_true")), on=keys)
+    assert both.height == output.height
     first = pl.col("iteration") == pl.col("iteration").min().over("rank")
     return both.with_columns(first=first)
 
 
 def wrong(both: pl.DataFrame, name: str, tolerance: float) -> pl.DataFrame:
-    true, told = pl.col(f"{name}_true"), pl.col(name)
-    close = (told - true).abs() <= tolerance * true.abs()
-    same = pl.when(true.is_null()).then(told.is_null()).otherwise(close.fill_null(False))
+    true, output = pl.col(f"{name}_true"), pl.col(name)
+    close = (output - true).abs() <= tolerance * true.abs()
+    same = pl.when(true.is_null()).then(output.is_null()).otherwise(close.fill_null(False))
     return both.filter(~same).select("rank", "iteration", name, f"{name}_true")
 
 
@@ -140,10 +140,10 @@ def test_a_straggler_behind_queued_buckets_shows_in_full(stored: Callable[..., S
     """Five overlapping all-reduces: lateness read off kernel starts would show next to nothing."""
     job = stored("buckets", ranks=8)
     assert job.truth is not None
-    told = _excess(job.run.iterations())
+    output = _excess(job.run.iterations())
     true = _excess(pl.DataFrame(job.truth.iterations, infer_schema_length=None).filter(clock="gpu"))
-    assert len([i for i in told if i % 5 == 2]) == 6
-    for iteration, value in told.items():
+    assert len([i for i in output if i % 5 == 2]) == 6
+    for iteration, value in output.items():
         planted = 5 * MS if iteration % 5 == 2 else 0
         assert value == pytest.approx(true[iteration], abs=0.001 * 5 * MS), iteration
         assert value == pytest.approx(planted, abs=0.01 * MS), iteration  # launches jitter

@@ -37,9 +37,9 @@ def test_reports_of_older_rules_are_read_again(tmp_path: Path) -> None:
     assert "measured-before" not in codes(rankscope.open_run(db))
     older = [path.name for path in reports[1:3]]
     as_before(db, older)
-    told = codes(rankscope.open_run(db))
-    assert told["measured-before"] == (1, 2)
-    assert "options-differ" not in told, "the user's options are the same"
+    output = codes(rankscope.open_run(db))
+    assert output["measured-before"] == (1, 2)
+    assert "options-differ" not in output, "the user's options are the same"
     before = rankscope.open_run(db).iterations()
     again = ingest_reports(reports, db)
     assert {each.path.name: each.status for each in again.outcomes} == {

@@ -80,15 +80,15 @@ def test_a_late_host_is_no_communication_while_a_bucket_is_on_its_way() -> None:
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_chunks_do_not_matter(most: int) -> None:
     behind = 4  # adam is three operations behind
-    told = shares((0, 125), MARKS, WORK, part_rows=most, look_ahead=behind)
-    assert told == [EXPECTED]
+    output = shares((0, 125), MARKS, WORK, part_rows=most, look_ahead=behind)
+    assert output == [EXPECTED]
 
 
 def test_the_simulator_says_the_same() -> None:
     works = [(s, e, False, at, _open(at)) for s, e, at, name, *_ in WORK if name != GRADIENTS]
     comms = [(s, e, at, _open(at)) for s, e, at, name, *_ in WORK if name == GRADIENTS]
-    told, exposed = device_shares((0, 120), works, comms, [(n, s, e) for s, e, n in MARKS])
-    assert {name: time for name, time in told.items() if time} == EXPECTED
+    output, exposed = device_shares((0, 120), works, comms, [(n, s, e) for s, e, n in MARKS])
+    assert {name: time for name, time in output.items() if time} == EXPECTED
     assert exposed == [(88, 90), (90, 110)]
 
 
@@ -139,10 +139,10 @@ LATER: Marks = [(0, 15, "optimizer"), (65, 83, "load")]
     ],
 )
 def test_at_the_end_the_synchronising_call_decides(calls: list[Call], communication: int) -> None:
-    told = shares((0, 64, 100), LATER, ALL_GATHER, calls)
+    output = shares((0, 64, 100), LATER, ALL_GATHER, calls)
     rest = {"exposed_communication": communication} if communication else {}
     # 20..65 no range is open, 65..81 loads, 81..85 the copy is launched, 85..90 it runs
-    assert told == [{"optimizer": 20}, {"other": 45 - communication, "load": 25, **rest}]
+    assert output == [{"optimizer": 20}, {"other": 45 - communication, "load": 25, **rest}]
 
 
 def test_work_without_a_launch_record_does_not_accuse_the_host() -> None:
@@ -152,8 +152,8 @@ def test_work_without_a_launch_record_does_not_accuse_the_host() -> None:
         (52, 60, None, "gemm", 7, THREAD),
         (70, 75, 66, "adam", 7, THREAD),
     ]
-    [told] = shares((0, 80), [(0, 64, "forward"), (64, 80, "optimizer")], work)
-    assert told["exposed_communication"] == 30
+    [output] = shares((0, 80), [(0, 64, "forward"), (64, 80, "optimizer")], work)
+    assert output["exposed_communication"] == 30
 
 
 def test_a_graph_is_launched_at_once() -> None:

@@ -83,8 +83,8 @@ def test_a_metric_of_another_unit_is_stored_and_explained(
     stored = run.sql("select rank, iteration, calls_count as n from rank_iterations order by all")
     assert stored["n"].min() > 0
     assert stored.equals(counted)
-    told = run.sql("select comment from duckdb_columns() where column_name = 'calls_count'")
-    assert {*told["comment"]} == {"Collective calls of the rank, count"}
+    output = run.sql("select comment from duckdb_columns() where column_name = 'calls_count'")
+    assert {*output["comment"]} == {"Collective calls of the rank, count"}
 
 
 @pytest.mark.slow

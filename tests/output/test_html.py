@@ -102,47 +102,47 @@ def test_cells_are_a_full_grid_and_equal_columns_are_there_once() -> None:
 
 
 def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
-    told = Page(made(cli, sample.db)).data
+    output = Page(made(cli, sample.db)).data
     analysis = sample.analysis()
-    assert told["verdict"]["sentence"] == analysis.verdict.sentence
-    work = unpacked(told["cells"]["packed"][told["cells"]["columns"]["work"]])
+    assert output["verdict"]["sentence"] == analysis.verdict.sentence
+    work = unpacked(output["cells"]["packed"][output["cells"]["columns"]["work"]])
     known = analysis.rows().sort("rank", "iteration")["work_ns"]
     assert work == [round(value / 1000) for value in known]
-    assert told["first"] == {"rank": 2, "iteration": 2}
-    by_id = {table["id"]: table for table in told["tables"]}
+    assert output["first"] == {"rank": 2, "iteration": 2}
+    by_id = {table["id"]: table for table in output["tables"]}
     assert by_id.keys() >= {"metrics", "ranks", "flagged", "iterations", "clocks", "reports"}
     bars = phase_shares(analysis)
     for part in (*bars.phases, *bars.communication):
         means = bars.frame.sort("rank")[f"{part}_ns"] / 1e6
-        assert told["phase_means"]["parts"][part] == means.to_list()
+        assert output["phase_means"]["parts"][part] == means.to_list()
     what_if = sample.run.imbalance().what_if
     assert what_if is not None
     some = what_if.filter(pl.col("gain") >= LEAST_GAIN)
     assert by_id["whatif"]["values"][2] == some["gain_ns"].to_list()
     assert [*by_id["also"]["values"][0]] == [1], "the other slow rank of the sample"
     assert [*by_id["also"]["values"][1]] == ["node0"]
-    figures = {term: (value, note) for term, value, note in told["figures"]}
+    figures = {term: (value, note) for term, value, note in output["figures"]}
     assert figures["Parallel efficiency"][0] == "38 %"
     assert figures["Fixing it saves"] == ("170.5 ms", "23 % of the time (746.0 ms)")
     assert figures["Iteration"] == ("26.1 ms", "mean over ranks, mean over 29 iterations")
     assert len({len(column) for column in by_id["ranks"]["values"]}) == 1
     picks = [each.rank for each in picks_of(analysis, None).picks]
-    assert {lane["rank"] for lane in told["timeline"]["lanes"]} >= {*picks}
+    assert {lane["rank"] for lane in output["timeline"]["lanes"]} >= {*picks}
     title = re.search("<title>(.*?)</title>", made(cli, sample.db))
     assert title is not None
     assert title[1].startswith("Rank 2 (node1)")
-    lines = dict(told["commands"])
+    lines = dict(output["commands"])
     assert lines["Make this page"] == f"rankscope report --db {sample.db} -o page.html"
 
 
 @pytest.mark.slow
 def test_options_are_looked_through_and_told(cli: Cli, sample: Stored) -> None:
-    told = Page(made(cli, sample.db, "--iter-range", "5:15", "--clock", "host")).data
-    assert told["cells"]["iterations"] == [*range(5, 15)]
-    line = dict(told["commands"])["Show the verdict in the terminal"]
+    output = Page(made(cli, sample.db, "--iter-range", "5:15", "--clock", "host")).data
+    assert output["cells"]["iterations"] == [*range(5, 15)]
+    line = dict(output["commands"])["Show the verdict in the terminal"]
     assert line == f"rankscope imbalance --db {sample.db} --iter-range=5:15 --clock host"
     shown = cli(*line.split()[1:])
-    assert shown.out.startswith(told["verdict"]["sentence"])
+    assert shown.out.startswith(output["verdict"]["sentence"])
 
 
 def test_it_is_small_and_only_its_own_scripts_may_run(cli: Cli, sample: Stored) -> None:
@@ -195,9 +195,9 @@ def test_reports_that_are_gone_cost_only_the_timeline(cli: Cli, tmp_path: Path) 
     result = cli("report", "--db", "run.duckdb", "-o", "page.html")
     assert result.code == 0
     assert "no timeline" in result.err
-    told = Page(Path("page.html").read_text("utf-8")).data
-    assert told["timeline"]["lanes"] == []
-    assert "is gone" in told["timeline"]["caption"]
+    output = Page(Path("page.html").read_text("utf-8")).data
+    assert output["timeline"]["lanes"] == []
+    assert "is gone" in output["timeline"]["caption"]
 
 
 @pytest.mark.parametrize("target", ["page.txt", "page", "nowhere/page.html"])
@@ -210,14 +210,14 @@ def test_what_cannot_be_written_is_refused_before_the_work(
 
 def test_a_page_replaces_the_old_one_and_is_told_in_json(cli: Cli, sample: Stored) -> None:
     Path("page.html").write_text("old")
-    told = cli("report", "--db", sample.db, "-o", "page.html", "--format", "json").document
-    assert told["format"] == "rankscope/report/1"
-    assert told["bytes"] == Path("page.html").stat().st_size
+    output = cli("report", "--db", sample.db, "-o", "page.html", "--format", "json").document
+    assert output["format"] == "rankscope/report/1"
+    assert output["bytes"] == Path("page.html").stat().st_size
     assert [path.name for path in Path().iterdir()] == ["page.html"]
 
 
 def test_a_long_verdict_is_never_cut(stored: Callable[..., Stored]) -> None:
     sentence = f"Rank 3 is slow (kernel {'gemm_' * 200}takes longer). {'And so on; ' * 60}end."
-    told = safe({"verdict": {"sentence": sentence, "roles": ["x" * 900]}, "next": sentence})
-    assert told["verdict"]["sentence"] == told["next"] == sentence
-    assert len(told["verdict"]["roles"][0]) < 900, "names are"
+    output = safe({"verdict": {"sentence": sentence, "roles": ["x" * 900]}, "next": sentence})
+    assert output["verdict"]["sentence"] == output["next"] == sentence
+    assert len(output["verdict"]["roles"][0]) < 900, "names are"

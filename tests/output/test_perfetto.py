@@ -47,8 +47,8 @@ def events_of(content: bytes) -> list[Event]:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    told = json.loads(content, object_pairs_hook=strict, parse_constant=refuse)
-    events = told["traceEvents"]
+    output = json.loads(content, object_pairs_hook=strict, parse_constant=refuse)
+    events = output["traceEvents"]
     for event in events:
         assert event.keys() >= {"ph", "pid", "tid", "name"}
         if event["ph"] == "M":
@@ -112,10 +112,10 @@ def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], n
         ("device", timeline.operations),
         ("collective", timeline.collectives),
     ):
-        told = slices(events, category)
-        assert len(told) == frame.height
+        output = slices(events, category)
+        assert len(output) == frame.height
         assert (
-            sum(nanoseconds(event["dur"]) for event in told)
+            sum(nanoseconds(event["dur"]) for event in output)
             == (frame["end_ns"] - frame["start_ns"]).sum()
         )
     spans = slices(events, "phase")
@@ -149,15 +149,15 @@ def test_what_the_training_thread_did_has_a_track(
         file.execute("INSERT INTO StringIds VALUES (980001, 'read\x1b')")
     run = rankscope.ingest([tmp_path / "reports"], tmp_path / "db")
     events = events_of(traced(run.timeline([1, 0], [5])))
-    told = [event for event in slices(events, "thread") if event["pid"] == 1]
-    lengths = [(event["name"], nanoseconds(event["dur"])) for event in told]
+    output = [event for event in slices(events, "thread") if event["pid"] == 1]
+    lengths = [(event["name"], nanoseconds(event["dur"])) for event in output]
     assert lengths[1:4] == [
         ("off the CPU", MS),
         ("on the CPU", 2 * MS),
         ("blocked in a call: read<U+001B>", 3 * MS // 2),
     ]
     assert ("on the CPU: read<U+001B>", MS // 2) in lengths
-    assert [told[3]["args"][key] for key in ("iteration", "state")] == [5, "blocked"]
+    assert [output[3]["args"][key] for key in ("iteration", "state")] == [5, "blocked"]
     window = run.tables.measures.filter(rank=1, iteration=5, clock="host")["iteration_ns"].item()
     assert sum(length for _, length in lengths) == window
     tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 1]

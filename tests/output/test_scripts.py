@@ -44,9 +44,9 @@ def scripts(names: Iterable[str] = SCRIPTS) -> list[Path]:
 @pytest.fixture(scope="module")
 def node() -> str:
     assert NODE is not None
-    told = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout
-    if int(told.strip().lstrip("v").split(".")[0]) < LEAST_NODE:
-        pytest.skip(f"node {told.strip()} is older than {LEAST_NODE}")
+    output = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout
+    if int(output.strip().lstrip("v").split(".")[0]) < LEAST_NODE:
+        pytest.skip(f"node {output.strip()} is older than {LEAST_NODE}")
     return NODE
 
 

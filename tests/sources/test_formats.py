@@ -157,9 +157,9 @@ def test_a_new_format_goes_all_the_way(cli: Cli, reports: Path) -> None:
     assert {(each["kind"], each["rank_evidence"]) for each in taken} == {
         ("range-lines", "header line")
     }
-    told = cli("imbalance", "--format", "json").document
-    assert told["verdict"]["ranks"] == [SLOW]
-    assert "backward" in told["verdict"]["sentence"]
+    output = cli("imbalance", "--format", "json").document
+    assert output["verdict"]["ranks"] == [SLOW]
+    assert "backward" in output["verdict"]["sentence"]
     picks = cli("pick-reports", "--format", "json").document
     slowest = {each["rank"]: each for each in picks["picks"]}[SLOW]
     assert Path(slowest["report"]).name == f"job_{SLOW}.log.lines"

@@ -39,7 +39,9 @@ def facts(*claims: Claim, local_rank: int | None = None) -> CaptureFacts:
     return CaptureFacts("node0", 10**18, 10**9, claims, local_rank, "2023.4")
 
 
-def told(path: str, *claims: Claim, mpi: int | None = None, own: str | None = None) -> RankIdentity:
+def output(
+    path: str, *claims: Claim, mpi: int | None = None, own: str | None = None
+) -> RankIdentity:
     ranks = {} if mpi is None else {PROCESS: mpi}
     pids = {PROCESS: PID_OF_PROCESS}
     found = identities(Path(path), facts(*claims), pids, {MPI_TRACE: ranks}, pattern(own))
@@ -51,25 +53,25 @@ ENVIRONMENT = Claim(2, 4, TORCHRUN)
 
 
 def test_the_environment_beats_the_file_name() -> None:
-    identity = told("report_rank_7.sqlite", ENVIRONMENT)
+    identity = output("report_rank_7.sqlite", ENVIRONMENT)
     assert (identity.rank, identity.world_size) == (2, 4)
     assert identity.evidence == TORCHRUN
     assert (identity.pid, identity.host) == (77, "node0")
 
 
 def test_the_users_pattern_beats_everything() -> None:
-    identity = told("n3/rank_7.sqlite", ENVIRONMENT, mpi=2, own=r"n(?P<rank>\d+)/")
+    identity = output("n3/rank_7.sqlite", ENVIRONMENT, mpi=2, own=r"n(?P<rank>\d+)/")
     assert (identity.rank, identity.evidence) == (3, RANK_PATTERN)
-    assert told("w8-r3.sqlite", own=r"w(?P<world>\d+)-r(?P<rank>\d+)").world_size == 8
+    assert output("w8-r3.sqlite", own=r"w(?P<world>\d+)-r(?P<rank>\d+)").world_size == 8
 
 
 def test_the_mpi_trace_beats_the_file_name() -> None:
-    identity = told("report_rank_7.sqlite", mpi=3)
+    identity = output("report_rank_7.sqlite", mpi=3)
     assert (identity.rank, identity.evidence) == (3, MPI_TRACE)
 
 
 def test_agreeing_evidence_is_no_conflict() -> None:
-    assert told("x.sqlite", ENVIRONMENT, mpi=2).evidence == TORCHRUN
+    assert output("x.sqlite", ENVIRONMENT, mpi=2).evidence == TORCHRUN
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_agreeing_evidence_is_no_conflict() -> None:
     ],
 )
 def test_names_that_tell_a_rank(name: str, rank: int) -> None:
-    identity = told(f"{name}.sqlite")
+    identity = output(f"{name}.sqlite")
     assert (identity.rank, identity.evidence) == (rank, FILE_NAME)
 
 
@@ -103,7 +105,7 @@ def test_names_that_tell_a_rank(name: str, rank: int) -> None:
     ],
 )
 def test_names_of_traces_tell_a_rank_and_the_world(name: str, rank: int, world: int | None) -> None:
-    identity = told(name)
+    identity = output(name)
     assert (identity.rank, identity.world_size) == (rank, world)
 
 
@@ -112,17 +114,17 @@ def test_names_of_traces_tell_a_rank_and_the_world(name: str, rank: int, world: 
 )
 def test_numbers_in_names_of_traces_that_are_no_rank(name: str) -> None:
     with pytest.raises(UnknownRank):
-        told(name)
+        output(name)
 
 
 def test_a_process_id_is_offered_as_no_rank() -> None:
     with pytest.raises(UnknownRank) as refused:
-        told("node_771.1795269835229443237.pt.trace.json")
+        output("node_771.1795269835229443237.pt.trace.json")
     assert "node_" not in refused.value.hint
 
 
 def test_what_the_profiler_says_of_the_job_beats_the_file_name() -> None:
-    identity = told("trace-3-of-8.json", Claim(2, 8, DISTRIBUTED_INFO))
+    identity = output("trace-3-of-8.json", Claim(2, 8, DISTRIBUTED_INFO))
     assert (identity.rank, identity.evidence) == (2, DISTRIBUTED_INFO)
     assert name_disagrees(Path("trace-3-of-8.json"), identity) == 3
 
@@ -130,7 +132,7 @@ def test_what_the_profiler_says_of_the_job_beats_the_file_name() -> None:
 @pytest.mark.parametrize("name", ["report", "run2b", "rank", "crank3", "rank1_rank2", "report3x"])
 def test_names_that_tell_none(name: str) -> None:
     with pytest.raises(UnknownRank, match=f"{name}.sqlite") as refused:
-        told(f"{name}.sqlite")
+        output(f"{name}.sqlite")
     assert "--rank-pattern" in refused.value.hint
 
 
@@ -158,7 +160,7 @@ def test_variables_that_disagree_about_one_world_are_a_conflict() -> None:
 
 def test_environment_and_mpi_trace_that_disagree_are_a_conflict() -> None:
     with pytest.raises(RankConflict, match=r"r\.sqlite.*says rank 2.*says 1"):
-        told("r.sqlite", ENVIRONMENT, mpi=1)
+        output("r.sqlite", ENVIRONMENT, mpi=1)
 
 
 def test_several_processes_need_the_mpi_trace() -> None:
@@ -186,7 +188,7 @@ def test_patterns_that_cannot_tell_a_rank(text: str) -> None:
 @pytest.mark.parametrize("own", [r"gpu(?P<rank>\d+)", r"(?P<rank>rank)_"])
 def test_a_pattern_that_finds_no_number_names_the_file(own: str) -> None:
     with pytest.raises(UsageError, match=r"rank_1\.sqlite.*--rank-pattern"):
-        told("rank_1.sqlite", own=own)
+        output("rank_1.sqlite", own=own)
 
 
 def test_two_reports_of_a_rank_are_both_named() -> None:
@@ -260,8 +262,8 @@ def test_devices_tell_processes_apart(devices: dict[int, list[int]], ranks: dict
 
 
 def test_jax_tells_its_processes() -> None:
-    told = process_ranks(replace(trace_of({}), jax_processes={8: 3, 9: 2}))
-    first, second = identities(Path("r.sqlite"), facts(), {8: 8, 9: 9}, told, None).values()
+    output = process_ranks(replace(trace_of({}), jax_processes={8: 3, 9: 2}))
+    first, second = identities(Path("r.sqlite"), facts(), {8: 8, 9: 9}, output, None).values()
     assert (first.rank, second.rank, first.evidence) == (3, 2, JAX)
 
 
@@ -273,4 +275,4 @@ def test_processes_numbered_by_their_ids_where_the_user_asks() -> None:
         (40, 1, PID),
         (41, 2, PID),
     ]
-    assert told("rank_3.sqlite", own=r"(?P<pid>\d+)").rank == 3, "one process needs no numbering"
+    assert output("rank_3.sqlite", own=r"(?P<pid>\d+)").rank == 3, "one process needs no numbering"

@@ -32,8 +32,8 @@ def test_moved_together(
     run = rankscope.open_run(new / LAYOUTS[layout])
     assert run.timeline([1], [5]).operations.equals(drawn)
     assert all(each.report.is_relative_to(new) for each in run.pick_reports().picks)
-    told = cli("pick-reports", "--db", run.db, "--format", "json").document
-    assert all(Path(each["report"]).exists() for each in told["picks"])
+    output = cli("pick-reports", "--db", run.db, "--format", "json").document
+    assert all(Path(each["report"]).exists() for each in output["picks"])
 
 
 def test_a_changed_report_is_another(forged: Callable[..., Forged], tmp_path: Path) -> None:

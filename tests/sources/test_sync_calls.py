@@ -56,20 +56,20 @@ def test_nsys(
         path = as_folder(path, kind, tmp_path)
     if not held:
         in_pieces(monkeypatch)
-    told = read(path, f"nsys-{kind}")
-    assert [(s, e - s) for s, e in told.select("start", "end").iter_rows()] == waited(record)
+    output = read(path, f"nsys-{kind}")
+    assert [(s, e - s) for s, e in output.select("start", "end").iter_rows()] == waited(record)
     who = record.identity
     threads = {who.global_tid(who.main_tid), who.global_tid(who.autograd_tid)}
-    assert {*told["thread"]} == threads
-    assert {*told["process"]} == {thread >> 24 for thread in threads}
+    assert {*output["thread"]} == threads
+    assert {*output["process"]} == {thread >> 24 for thread in threads}
 
 
 def test_kineto(tmp_path: Path, record: RankRecord) -> None:
-    told = read(export_kineto(JOB, record, tmp_path), "kineto")
+    output = read(export_kineto(JOB, record, tmp_path), "kineto")
     true = waited(record)
-    assert told.select(pl.col("end") - pl.col("start")).to_series().to_list() == [
+    assert output.select(pl.col("end") - pl.col("start")).to_series().to_list() == [
         length for _, length in true
     ]
     gaps = [after - before for (before, _), (after, _) in pairwise(true)]
-    assert told["start"].diff().drop_nulls().to_list() == gaps
-    assert {*told["thread"]} == {record.identity.main_tid, record.identity.autograd_tid}
+    assert output["start"].diff().drop_nulls().to_list() == gaps
+    assert {*output["thread"]} == {record.identity.main_tid, record.identity.autograd_tid}

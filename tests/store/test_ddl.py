@@ -34,10 +34,10 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_new_database_has_the_described_columns(name: str, empty: Path) -> None:
     with Database.open(empty) as database:
         assert database.table(name).schema == TABLES[name].schema
-        told = database.query(
+        output = database.query(
             f"select column_name, comment from duckdb_columns() where table_name = '{name}'"
         )
-    assert dict(told.iter_rows()) == {
+    assert dict(output.iter_rows()) == {
         column: described.meaning for column, described in TABLES[name].columns.items()
     }
 

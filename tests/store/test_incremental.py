@@ -91,8 +91,8 @@ def test_a_changed_report_is_replaced(stored_reports: list[Path], tmp_path: Path
     assert after.height == before.height - 1
     assert after.filter(rank=2)["iteration"].max() == 10
     for table in ("measures", "iterations", "collectives", "exposed"):
-        told = run.sql(f"select max(iteration) i from {table} where rank = 2")
-        assert told["i"].item() == 10, table
+        output = run.sql(f"select max(iteration) i from {table} where rank = 2")
+        assert output["i"].item() == 10, table
 
 
 @pytest.mark.slow

@@ -69,10 +69,10 @@ def test_a_new_column_is_null_for_readers_and_added_by_writers(
     assert old.read_bytes() == content
     Database.open(old, write=True).close()
     with duckdb.connect(str(old)) as connection:
-        told = connection.execute(
+        output = connection.execute(
             "select data_type, comment from duckdb_columns() where column_name = 'new_count'"
         ).fetchall()
-        assert told == [("BIGINT", NEW.meaning)]
+        assert output == [("BIGINT", NEW.meaning)]
 
 
 def test_a_required_column_that_is_missing_is_damage(

@@ -263,8 +263,8 @@ def test_every_connection_is_closed_to_the_outside(db: Path, tmp_path: Path, wri
 
 def test_reading_keeps_little_and_queries_may_have_more(db: Path) -> None:
     def limit(database: Database) -> str:
-        told = database._connection.execute("select current_setting('memory_limit')").fetchall()
-        return str(told[0][0])
+        output = database._connection.execute("select current_setting('memory_limit')").fetchall()
+        return str(output[0][0])
 
     with Database.open(db) as reading, Database.open(db) as asking:
         before = limit(reading)

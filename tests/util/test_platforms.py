@@ -88,9 +88,9 @@ def test_reports_are_ingested_as_on_linux(tmp_path: Path, sample: Stored, jobs: 
     code, out, err = run(["ingest", str(SAMPLE), "--jobs", jobs], tmp_path, ABSENT)
     assert code == 0, err
     assert "ranks 0-3 of 4" in out
-    told = rankscope.open_run(tmp_path / "rankscope.duckdb")
-    assert told.iterations().equals(sample.run.iterations())
-    assert told.compare().verdict.sentence == sample.run.compare().verdict.sentence
+    output = rankscope.open_run(tmp_path / "rankscope.duckdb")
+    assert output.iterations().equals(sample.run.iterations())
+    assert output.compare().verdict.sentence == sample.run.compare().verdict.sentence
     code, out, err = run(["imbalance"], tmp_path, ABSENT)
     assert code == 0, err
     assert out.startswith(sample.run.compare().verdict.sentence[:40])

@@ -29,10 +29,10 @@ def test_a_view_document_names_reports_relative_to_itself(sample: Stored, tmp_pa
     view = tmp_path / "views" / "slow.nsys-view"
     view.parent.mkdir()
     write_view(files, view)
-    told = json.loads(view.read_text("utf-8"))
-    assert told.keys() == {"extension", "files", "version"}
-    assert (told["extension"], told["version"]) == ("nsys-view", "1.0")
-    assert [(view.parent / name).resolve() for name in told["files"]] == [*files]
+    output = json.loads(view.read_text("utf-8"))
+    assert output.keys() == {"extension", "files", "version"}
+    assert (output["extension"], output["version"]) == ("nsys-view", "1.0")
+    assert [(view.parent / name).resolve() for name in output["files"]] == [*files]
     with pytest.raises(UsageError, match="nsys-view"):
         write_view(files, tmp_path / "slow.json")
     with pytest.raises(UsageError, match="cannot be written"):
@@ -99,8 +99,8 @@ def test_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     launcher(tmp_path, f'echo "$@" > {tmp_path}/told')
     open_gui([Path("-platform.nsys-rep")])
-    told = (tmp_path / "told").read_text().strip()
-    assert told == str(tmp_path / "-platform.nsys-rep"), "no option of the GUI"
+    output = (tmp_path / "told").read_text().strip()
+    assert output == str(tmp_path / "-platform.nsys-rep"), "no option of the GUI"
     launcher(tmp_path, "exit 0")
     assert "already runs" in open_gui(files)
     launcher(tmp_path, "exit 7")

@@ -48,14 +48,14 @@ def test_a_program_is_told(cli: Cli, folder: Path, windows: list[list[Path]], co
     expected = ["balanced", "persistent", "persistent"][:count]
     assert [each["verdict"]["class"] for each in printed] == expected
     assert {fits(each) for each in printed} == {"watch"}
-    told = [json.loads(line) for line in Path("told.jsonl").read_text().splitlines()]
-    assert [each["document"] for each in told] == [each for each in printed if each["changed"]]
-    assert len(told) == 2
-    assert told[1]["arguments"] == ["$HOME", ";"]
-    assert told[1]["own"]["RANKSCOPE_VERDICT"] == "persistent"
-    assert told[1]["own"]["RANKSCOPE_RANKS"] == str(SLOW)
-    assert told[1]["own"]["RANKSCOPE_DB"] == str(Path("run-2.duckdb").resolve())
-    assert "$(touch pwned)" in told[1]["own"]["RANKSCOPE_SENTENCE"]
+    output = [json.loads(line) for line in Path("told.jsonl").read_text().splitlines()]
+    assert [each["document"] for each in output] == [each for each in printed if each["changed"]]
+    assert len(output) == 2
+    assert output[1]["arguments"] == ["$HOME", ";"]
+    assert output[1]["own"]["RANKSCOPE_VERDICT"] == "persistent"
+    assert output[1]["own"]["RANKSCOPE_RANKS"] == str(SLOW)
+    assert output[1]["own"]["RANKSCOPE_DB"] == str(Path("run-2.duckdb").resolve())
+    assert "$(touch pwned)" in output[1]["own"]["RANKSCOPE_SENTENCE"]
     assert not list(Path().rglob("pwned"))
     again = cli(*given, "--exec", command)
     assert (again.code, again.out) == (0, "")

@@ -49,8 +49,8 @@ def test_a_run_is_like_itself() -> None:
     ],
 )
 def test_each_sign(after: RunTables, new: pl.DataFrame, sign: str) -> None:
-    (told,) = differences(run(), after, rows(), new)
-    assert told.startswith(sign)
+    (output,) = differences(run(), after, rows(), new)
+    assert output.startswith(sign)
 
 
 def test_changes_of_one_job_are_no_signs() -> None:

@@ -85,9 +85,9 @@ def test_a_changed_ledger_gets_a_clear_answer(cli: Cli, whole: Path, tmp_path: P
     for number, change in enumerate(changes()):
         path = change.made(whole, tmp_path / "fleet.duckdb")
         more = ("--html", "f.html") if number % 5 == 0 else ("--prometheus", "f.prom")
-        told = cli("fleet", "--store", path, *more)
-        if told.code:
-            told.refused(4, str(path))
+        output = cli("fleet", "--store", path, *more)
+        if output.code:
+            output.refused(4, str(path))
             refused += 1
     assert refused > 50
 
@@ -97,7 +97,7 @@ def test_a_copy_of_it_is_the_same(whole: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(whole, tmp_path / "older.duckdb"))
     with duckdb.connect(str(path)) as connection:
         for name, table in TABLES.items():
-            for column in (each for each, told in table.columns.items() if told.is_nullable):
+            for column in (each for each, output in table.columns.items() if output.is_nullable):
                 connection.execute(f'alter table fleet_{name} drop "{column}"')
     older, now = read_ledger(path), read_ledger(whole)
     assert (older.runs.height, older.evidence.height) == (now.runs.height, now.evidence.height)

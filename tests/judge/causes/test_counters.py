@@ -42,7 +42,7 @@ def counter(rank: int, source: str, device: str, metric: str, value: float) -> p
 
 
 def test_counters_belong_to_the_ranks_that_use_the_device() -> None:
-    told = by_rank(
+    output = by_rank(
         pl.concat(
             [
                 counter(0, "gpu", "GPU-a0", "clock", 1_980),
@@ -57,7 +57,7 @@ def test_counters_belong_to_the_ranks_that_use_the_device() -> None:
         ),
         RANKS,
     )
-    assert {*told.rows()} == {
+    assert {*output.rows()} == {
         (0, 4, "clock", 1_980.0),
         (1, 4, "clock", 1_200.0),
         (2, 4, "clock", 1_500.0),
@@ -70,8 +70,8 @@ def test_counters_belong_to_the_ranks_that_use_the_device() -> None:
 
 def test_a_device_that_several_reports_count_is_counted_once() -> None:
     both = [counter(rank, "nic", "0x1", "sent", 10 + 2 * rank) for rank in (0, 1)]
-    told = by_rank(pl.concat(both), RANKS)
-    assert {*told["value"]} == {11.0}
+    output = by_rank(pl.concat(both), RANKS)
+    assert {*output["value"]} == {11.0}
 
 
 def test_a_run_without_counters_has_none() -> None:
@@ -98,16 +98,16 @@ def words(metric: Counter, values: dict[int, float]) -> str:
 
 def test_a_lower_clock_is_named() -> None:
     usual = {0: 1_980.0, 1: 1_965.0, 2: 1_995.0}
-    told = words(Counter.CLOCK, usual | {3: 1_200.0})
-    assert told == "clock 1,200 MHz where peers have 1,980"
+    output = words(Counter.CLOCK, usual | {3: 1_200.0})
+    assert output == "clock 1,200 MHz where peers have 1,980"
     assert words(Counter.CLOCK, usual | {3: 1_900.0}) == ""
     assert words(Counter.CLOCK, {3: 1_200.0}) == "", "that of the peers is unknown"
     assert words(Counter.CLOCK, {0: 1_980.0}) == "", "that of the slow rank is unknown"
 
 
 def test_more_page_faults_are_named() -> None:
-    told = words(Counter.GPU_PAGE_FAULTS, {0: 3.0, 1: 3.0, 2: 0.0, 3: 1_250.0})
-    assert told == "1,250 page faults of unified memory per iteration where peers have 3"
+    output = words(Counter.GPU_PAGE_FAULTS, {0: 3.0, 1: 3.0, 2: 0.0, 3: 1_250.0})
+    assert output == "1,250 page faults of unified memory per iteration where peers have 3"
     assert words(Counter.GPU_PAGE_FAULTS, dict.fromkeys(range(4), 1_250.0)) == ""
 
 

@@ -154,10 +154,10 @@ def test_the_host_delays_nothing_while_the_device_is_busy(idle_ms: int, causes: 
     """A slow kernel keeps the host waiting; a starving device waits for the host."""
     rows = [device("kernel", rank, 10 if rank < 3 else 35 - idle_ms) for rank in range(4)]
     rows += [device("idle", rank, 1 if rank < 3 else 1 + idle_ms) for rank in range(4)]
-    told = found(did(3, "blocked", "sem_wait", 25), activities=pl.concat(rows))
-    assert [each.kind for each in told if each.activity == "host"] == causes
+    output = found(did(3, "blocked", "sem_wait", 25), activities=pl.concat(rows))
+    assert [each.kind for each in output if each.activity == "host"] == causes
     if causes:
-        assert told[0].excess_ns == idle_ms * MS
+        assert output[0].excess_ns == idle_ms * MS
 
 
 def test_a_hostile_name_is_harmless_in_the_sentence() -> None:
@@ -166,7 +166,7 @@ def test_a_hostile_name_is_harmless_in_the_sentence() -> None:
 
 
 def test_nothing_is_unexplained_where_causes_explain_most() -> None:
-    told = found(did(3, "blocked", "fsync", 18), did(3, "unknown", "", 8))
-    assert [each.kind for each in told] == ["blocked"]
-    told = found(did(3, "blocked", "fsync", 10), did(3, "unknown", "", 15))
-    assert [each.kind for each in told] == ["blocked", "unexplained"]
+    output = found(did(3, "blocked", "fsync", 18), did(3, "unknown", "", 8))
+    assert [each.kind for each in output] == ["blocked"]
+    output = found(did(3, "blocked", "fsync", 10), did(3, "unknown", "", 15))
+    assert [each.kind for each in output] == ["blocked", "unexplained"]

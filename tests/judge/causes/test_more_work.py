@@ -28,7 +28,7 @@ def row(
     return filled(frame.with_columns(**{k: pl.lit(v) for k, v in columns.items()}), ACTIVITIES)
 
 
-def told(
+def output(
     rows: list[pl.DataFrame], roles: dict[int, str] | None = None, phase: str | None = None
 ) -> pl.DataFrame:
     every = pl.concat(rows)
@@ -52,7 +52,7 @@ def of(frame: pl.DataFrame, rank: int) -> dict[str, object]:
 
 
 def test_larger_grids_are_more_work() -> None:
-    frame = told([*alike(), *alike([3], size=1_310, ms=13.1)])
+    frame = output([*alike(), *alike([3], size=1_310, ms=13.1)])
     assert frame["more"].to_list() == [False, False, False, True]
     last = of(frame, 3)
     assert last["ratio"] == pytest.approx(1.31)
@@ -65,36 +65,36 @@ def test_larger_grids_are_more_work() -> None:
 def test_more_launches_are_more_work_whether_grids_are_known_or_not() -> None:
     for size in (0, 1_310):
         rows = alike(size=1_000 if size else 0)
-        last = of(told([*rows, *alike([3], count=13, size=size, ms=13)]), 3)
+        last = of(output([*rows, *alike([3], count=13, size=size, ms=13)]), 3)
         assert last["more"], size
         assert last["launches"] == pytest.approx(1.3)
 
 
 def test_the_same_launches_slower_are_the_same_work() -> None:
-    frame = told([*alike(), *alike([3], ms=14)])
+    frame = output([*alike(), *alike([3], ms=14)])
     assert frame["more"].to_list() == [False] * 4
     assert of(frame, 3)["ratio"] == pytest.approx(1)
     assert of(frame, 3)["extra_ns"] == pytest.approx(0)
 
 
 def test_a_slow_device_with_little_more_to_do_has_little_extra() -> None:
-    last = of(told([*alike(), *alike([3], size=1_030, ms=12.4)]), 3)
+    last = of(output([*alike(), *alike([3], size=1_030, ms=12.4)]), 3)
     assert last["more"]
     assert last["extra_ns"] == pytest.approx(0.6 * MS), "of an excess of 4.8 ms"
 
 
 def test_two_of_four_that_have_more_are_both_told() -> None:
-    frame = told([*alike(range(2)), *alike((2, 3), size=1_310)])
+    frame = output([*alike(range(2)), *alike((2, 3), size=1_310)])
     assert frame["more"].to_list() == [False, False, True, True]
 
 
 def test_kernels_that_only_one_rank_has_are_more_work() -> None:
-    assert of(told([*alike(), *alike([3]), row(3, "evaluate")]), 3)["ratio"] == pytest.approx(1.5)
+    assert of(output([*alike(), *alike([3]), row(3, "evaluate")]), 3)["ratio"] == pytest.approx(1.5)
 
 
 def test_names_that_may_be_among_the_minor_ones_are_left_out() -> None:
     minor = [row(rank, "", ms=5) for rank in range(4)]
-    assert not of(told([*alike(), *alike([3]), row(3, "reduce", ms=2), *minor]), 3)["more"]
+    assert not of(output([*alike(), *alike([3]), row(3, "reduce", ms=2), *minor]), 3)["more"]
 
 
 def test_copied_bytes_count_in_the_phase_they_are_copied_in() -> None:
@@ -102,22 +102,22 @@ def test_copied_bytes_count_in_the_phase_they_are_copied_in() -> None:
         row(rank, "", kind="copy", phase="load", size=1_310 if rank == 3 else 1_000)
         for rank in range(4)
     ]
-    frame = told([*alike(range(4)), *copies], phase="load")
+    frame = output([*alike(range(4)), *copies], phase="load")
     assert frame["more"].to_list() == [False, False, False, True]
     assert of(frame, 3)["bytes"] == pytest.approx(1.31)
     assert of(frame, 3)["blocks"] is None
-    assert not told([*alike(range(4)), *copies], phase="backward")["more"].any()
+    assert not output([*alike(range(4)), *copies], phase="backward")["more"].any()
 
 
 def test_roles_are_compared_within_themselves() -> None:
     roles = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c"}
-    frame = told([*alike(range(2)), *alike((2, 3), size=4_000), *alike([4])], roles)
+    frame = output([*alike(range(2)), *alike((2, 3), size=4_000), *alike([4])], roles)
     assert frame["more"].to_list() == [False, False, False, False, None]
 
 
 def test_without_device_work_nothing_is_known() -> None:
     idle = [row(rank, "", kind="idle") for rank in range(2)]
-    assert told(idle)["more"].to_list() == [None, None]
+    assert output(idle)["more"].to_list() == [None, None]
     nothing = more_work(lambda *_: None, {0: "all", 1: "all"}, NUMBERS)
     assert nothing["ratio"].to_list() == [None, None]
 

@@ -232,12 +232,12 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
     late = lateness(analysis)
     assert late["late_ns"].min() == 0
     instance = late.filter(iteration=7)["instance"][0]
-    told = dict(late.filter(instance=instance).select("rank", "late_ns").iter_rows())
+    output = dict(late.filter(instance=instance).select("rank", "late_ns").iter_rows())
     every = analysis.collectives(analysis.selection.numbers).instances
     waits = every.filter(instance=instance)
     longest = waits["wait"].max()
-    assert told == {rank: longest - own for rank, own in waits.select("rank", "wait").rows()}
-    assert max(told, key=lambda rank: told[rank]) == waits["last"][0]
+    assert output == {rank: longest - own for rank, own in waits.select("rank", "wait").rows()}
+    assert max(output, key=lambda rank: output[rank]) == waits["last"][0]
     frame = distributions(late)
     assert frame["rank"][0] == 7
     assert frame["p95_ns"][0] > 7 * MS

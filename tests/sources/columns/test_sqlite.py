@@ -47,12 +47,12 @@ def read(path: Path, **options: tuple[str, list[int]]) -> list[tuple[object, ...
     ],
 )
 def test_values_survive(
-    tmp_path: Path, stored: tuple[object, ...], told: tuple[object, ...]
+    tmp_path: Path, stored: tuple[object, ...], output: tuple[object, ...]
 ) -> None:
-    assert read(made(tmp_path / "a.sqlite", [stored])) == [told]
+    assert read(made(tmp_path / "a.sqlite", [stored])) == [output]
     mixed = [(None, None)] * 3 + [stored, (7, "seven")]
     path = made(tmp_path / "b.sqlite", mixed)
-    assert read(path) == [(None, None)] * 3 + [told, (7, "seven")]
+    assert read(path) == [(None, None)] * 3 + [output, (7, "seven")]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ NEVER = (
 )
 
 
-def told(name: str | None, length: int | None) -> bool | None:
+def output(name: str | None, length: int | None) -> bool | None:
     end = None if length is None else 100 + length
     schema = {"name": pl.String, "start": pl.Int64, "end": pl.Int64}
     frame = pl.DataFrame([(name, 100, end)], schema, orient="row")
@@ -49,22 +49,22 @@ def told(name: str | None, length: int | None) -> bool | None:
 
 @pytest.mark.parametrize("name", ALWAYS)
 def test_calls_that_wait(name: str) -> None:
-    assert told(name, 1)
-    assert told(name, 10**9)
+    assert output(name, 1)
+    assert output(name, 10**9)
 
 
 @pytest.mark.parametrize("name", LASTING)
 def test_copies_that_wait_where_they_last(name: str) -> None:
-    assert told(name, LASTING_NS)
-    assert not told(name, LASTING_NS - 1)
+    assert output(name, LASTING_NS)
+    assert not output(name, LASTING_NS - 1)
 
 
 @pytest.mark.parametrize("name", NEVER)
 def test_calls_that_do_not_wait(name: str) -> None:
-    assert not told(name, 10**9)
+    assert not output(name, 10**9)
 
 
 def test_what_is_unknown_does_not_count() -> None:
-    assert not told(None, 10)
-    assert not told("cudaStreamSynchronize", None)
-    assert not told("cudaStreamSynchronize", -1)
+    assert not output(None, 10)
+    assert not output("cudaStreamSynchronize", None)
+    assert not output("cudaStreamSynchronize", -1)

@@ -200,8 +200,8 @@ def test_patterns_tried_at_once_tell_what_each_tells() -> None:
     squashed = asked.with_columns(SQUASHED)
     fits = [squashed.select(row.fits()).to_series() for row in words.rows]
     first = [next((i for i, fit in enumerate(fits) if fit[at]), None) for at in range(asked.height)]
-    told = words.look_up(asked)
-    row = asked.join(told, on=["name", "domain"], how="left", maintain_order="left")["row"]
+    output = words.look_up(asked)
+    row = asked.join(output, on=["name", "domain"], how="left", maintain_order="left")["row"]
     assert row.to_list() == first
     by_name = {
         name for name, fitting in zip(asked["name"], first, strict=True)

@@ -49,8 +49,8 @@ KERNELS = {
 
 def operations(full: list[str], options: ShapingOptions | None = None) -> list[str | None]:
     asked = pl.DataFrame({"name": full}).select(short_name().alias("name"), full="name")
-    told = vocabulary(options or ShapingOptions()).operations(asked)
-    return told["operation"].to_list()
+    output = vocabulary(options or ShapingOptions()).operations(asked)
+    return output["operation"].to_list()
 
 
 @pytest.mark.parametrize(("full", "operation"), KERNELS.items())

@@ -63,9 +63,9 @@ def test_the_waits_are_those_of_the_shortest_duration(run: rankscope.Run) -> Non
     """No common clock is needed: of one sequence number, the last rank's takes shortest."""
     shown = run.timeline(range(4), run.compare().selection.numbers).collectives
     length = pl.col("end_ns") - pl.col("start_ns")
-    told = shown.with_columns(shortest=length == length.min().over("instance"))
-    assert told["instance"].null_count() == 0
-    late = told.drop_nulls("last_rank").filter(pl.col("rank") == pl.col("last_rank"))
+    output = shown.with_columns(shortest=length == length.min().over("instance"))
+    assert output["instance"].null_count() == 0
+    late = output.drop_nulls("last_rank").filter(pl.col("rank") == pl.col("last_rank"))
     assert late.height > 40
     assert late["shortest"].mean() > 0.95
 

@@ -116,7 +116,7 @@ def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
     return planted(Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite")))
 
 
-def told(path: Path, kind: str) -> dict[int, set[tuple[object, ...]]]:
+def output(path: Path, kind: str) -> dict[int, set[tuple[object, ...]]]:
     reader = exports.read(path).counters_of
     assert reader is not None
     found = reader({PROCESS_KEY: EDGES, PROCESS_KEY + 1: EDGES})
@@ -127,7 +127,7 @@ def told(path: Path, kind: str) -> dict[int, set[tuple[object, ...]]]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_counters_are_reduced_to_windows(report: Path, tmp_path: Path, kind: str) -> None:
     path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
-    found = told(path, kind)
+    found = output(path, kind)
     guid = f"0x{GUID % 2**64:016x}"
     assert found[PROCESS_KEY] == {
         (0, "gpu", "GPU-0", "clock", 2, 1_300.0),
@@ -158,7 +158,7 @@ def test_devices_that_are_not_described_are_unknown(report: Path) -> None:
     with closing(sqlite3.connect(report)) as file, file:
         file.execute("DROP TABLE TARGET_INFO_GPU")
         file.execute("DROP TABLE NIC_ID_MAP")
-    devices = {row[2] for row in told(report, "sqlite")[PROCESS_KEY]}
+    devices = {row[2] for row in output(report, "sqlite")[PROCESS_KEY]}
     assert devices == {""}
 
 
@@ -168,11 +168,11 @@ def test_metrics_of_unknown_names_are_left_out(report: Path, tmp_path: Path, kin
         file.execute("UPDATE TARGET_INFO_GPU_METRICS SET metricName = 'new'")
         file.execute("UPDATE TARGET_INFO_NETWORK_METRICS SET name = 'new'")
     path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
-    assert {row[1] for row in told(path, kind)[PROCESS_KEY]} == {"process"}
+    assert {row[1] for row in output(path, kind)[PROCESS_KEY]} == {"process"}
 
 
 def test_broken_rows_are_left_out(report: Path) -> None:
-    whole = told(report, "sqlite")
+    whole = output(report, "sqlite")
     with closing(sqlite3.connect(report)) as file, file:
         file.executemany(
             "INSERT INTO GPU_METRICS VALUES (?,?,?,?)",
@@ -184,7 +184,7 @@ def test_broken_rows_are_left_out(report: Path) -> None:
             [(1_200, 1_100, 5), (None, 1_300, 5), (1_200, 1_300, None), (1_200, None, 5)],
         )
         file.execute("INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES (1200, 1300, NULL, 7)")
-    assert told(report, "sqlite") == whole
+    assert output(report, "sqlite") == whole
 
 
 def test_times_are_on_the_axis_of_the_session(report: Path) -> None:
@@ -192,6 +192,6 @@ def test_times_are_on_the_axis_of_the_session(report: Path) -> None:
         file.execute("CREATE TABLE IF NOT EXISTS META_DATA_EXPORT (name, value)")
         file.execute("DELETE FROM META_DATA_EXPORT WHERE name = 'EXPORT_CONFIG_TIME_SHIFT'")
         file.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_CONFIG_TIME_SHIFT', '1000')")
-    rows = told(report, "sqlite")[PROCESS_KEY]
+    rows = output(report, "sqlite")[PROCESS_KEY]
     assert (0, "gpu", "GPU-0", "clock", 1, 1_980.0) in rows
     assert (1, "gpu", "0000:3b:00.0", "sm_active", 1, 90.0) not in rows

@@ -100,7 +100,7 @@ def report(forged: Callable[..., Forged], tmp_path: Path, thread: int) -> Path:
     return planted(Path(copy), thread)
 
 
-def told(path: Path, kind: str, thread: int) -> ThreadEvents:
+def output(path: Path, kind: str, thread: int) -> ThreadEvents:
     trace = exports.read(path)
     [events] = trace.host_of({thread: SPAN}).values()
     return events
@@ -111,7 +111,7 @@ def test_every_format_tells_of_the_thread_in_the_span(
     report: Path, tmp_path: Path, thread: int, kind: str
 ) -> None:
     path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
-    events = told(path, kind, thread)
+    events = output(path, kind, thread)
     assert events.switches is not None
     assert events.switches.at.tolist() == [1_000, 2_000, 3_000]
     assert events.switches.on.tolist() == [True, False, True]
@@ -138,7 +138,7 @@ def test_every_format_tells_of_the_thread_in_the_span(
 
 
 def test_tables_that_are_missing_are_unknown(forged: Callable[..., Forged], thread: int) -> None:
-    events = told(forged("plain").reports[1], "sqlite", thread)
+    events = output(forged("plain").reports[1], "sqlite", thread)
     assert (events.switches, events.os_calls, events.samples) == (None, None, None)
     assert events.files is None
     assert events.cuda_calls is not None, "the simulator writes launches"
@@ -152,7 +152,7 @@ def test_calls_of_cuda_lose_their_version(report: Path, thread: int) -> None:
             "WHERE globalTid = ?)",
             [thread],
         )
-    events = told(report, "sqlite", thread)
+    events = output(report, "sqlite", thread)
     assert events.cuda_calls is not None
     assert "cudaMalloc" in [*events.cuda_calls.names]
 
@@ -162,6 +162,6 @@ def test_times_are_on_the_axis_of_the_session(report: Path, thread: int) -> None
         file.execute("CREATE TABLE IF NOT EXISTS META_DATA_EXPORT (name, value)")
         file.execute("DELETE FROM META_DATA_EXPORT WHERE name = 'EXPORT_CONFIG_TIME_SHIFT'")
         file.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_CONFIG_TIME_SHIFT', '1000')")
-    events = told(report, "sqlite", thread)
+    events = output(report, "sqlite", thread)
     assert events.switches is not None
     assert events.switches.at.tolist() == [1_000, 1_000, 2_000, 8_500]

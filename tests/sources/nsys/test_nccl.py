@@ -103,9 +103,9 @@ def around(path: Path, text: str | None, raw: bytes | None) -> None:
 def test_bytes_of_payloads(report: Path, tmp_path: Path, kind: str) -> None:
     around(laid_out(report), None, blob())
     path = report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out")
-    told = nccl(path, kind)
-    assert {*told["communicator"]} == {str(COMMUNICATOR)}
-    assert {*told["bytes"]} == {SIZE}
+    output = nccl(path, kind)
+    assert {*output["communicator"]} == {str(COMMUNICATOR)}
+    assert {*output["bytes"]} == {SIZE}
     assert exports.read(path).device_work.unread == ()
 
 
@@ -119,9 +119,9 @@ def test_json_of_payloads(report: Path) -> None:
         "values (0, 75, 'NCCL', 1, ?)",
         DOMAIN,
     )
-    told = nccl(report)
-    assert {*told["communicator"]} == {str(COMMUNICATOR)}
-    assert {*told["bytes"]} == {SIZE}
+    output = nccl(report)
+    assert {*output["communicator"]} == {str(COMMUNICATOR)}
+    assert {*output["bytes"]} == {SIZE}
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_group_launches_when_it_ends(
             for i, (name, number) in enumerate(zip(names, communicators, strict=True))
         ]
         ranges(report, [*calls, (start - 10, end + 10, thread, "ncclGroupEnd", None, None)])
-    told = nccl(report)
-    assert {*told["communicator"]} == {communicator}
+    output = nccl(report)
+    assert {*output["communicator"]} == {communicator}
     if size:
-        assert {*told["bytes"]} == {size}
+        assert {*output["bytes"]} == {size}
 
 
 def test_the_end_of_a_group_that_began_before_the_capture(report: Path) -> None:
@@ -221,9 +221,9 @@ def table(path: Path, hashes: str = "17000000000000000001", owner: str = "global
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner: str) -> None:
     table(report, owner=owner)
-    told = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"), kind)
-    assert {*told["communicator"]} == {"17000000000000000001"}
-    assert told["sequence"].to_list() == list(range(1, told.height + 1))
+    output = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"), kind)
+    assert {*output["communicator"]} == {"17000000000000000001"}
+    assert output["sequence"].to_list() == list(range(1, output.height + 1))
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_the_order_of_rows_tells_nothing(
     """Newer exports do not promise any."""
 
     def read(path: Path, name: str) -> pl.DataFrame:
-        told = path if kind == "sqlite" else as_folder(path, kind, tmp_path / name)
-        return exports.read(told).device_work.whole.cast({"name": pl.String})
+        output = path if kind == "sqlite" else as_folder(path, kind, tmp_path / name)
+        return exports.read(output).device_work.whole.cast({"name": pl.String})
 
     describe(report)
     ordered = read(report, "ordered")
@@ -282,9 +282,9 @@ def test_the_table_tells_what_a_name_does_not(
 def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:
     table(report)
     edit(report, "insert into NCCL_GPU_OPERATIONS select * from NCCL_GPU_OPERATIONS")
-    told = nccl(report)
-    assert told["sequence"].null_count() == told.height
-    assert told["communicator"].null_count() == 0
+    output = nccl(report)
+    assert output["sequence"].null_count() == output.height
+    assert output["communicator"].null_count() == 0
 
 
 def test_communicators_are_matched_by_what_nccl_tells(

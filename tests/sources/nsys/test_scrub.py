@@ -223,8 +223,8 @@ def test_the_command_says_what_it_wrote(
     forged: Callable[..., Forged], tmp_path: Path, cli: Callable[..., Result]
 ) -> None:
     copy = tmp_path / "copy.sqlite"
-    told = cli("scrub", forged("plain").reports[0], "-o", copy)
-    assert told.code == 0
-    assert str(copy) in told.err
+    output = cli("scrub", forged("plain").reports[0], "-o", copy)
+    assert output.code == 0
+    assert str(copy) in output.err
     assert copy.exists()
     cli("scrub", tmp_path / "none.sqlite", "-o", copy).refused(3, "no such file")
