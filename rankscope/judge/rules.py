@@ -283,9 +283,13 @@ def undecided(judged: Judgement) -> Verdict | None:
 
 
 def network(judged: Judgement) -> Verdict | None:
-    """Nobody is late, and yet communication holds the ranks up for a large part of the time."""
+    """Nobody is late, and yet communication holds the ranks up for a large part of the time.
+
+    Calls of a pipeline that were not matched are none of it: they wait for the other stages.
+    """
     inputs = judged.inputs
-    parts = (inputs.exposed_transfer_ns or 0, inputs.unmatched_ns or 0)
+    unmatched = 0 if inputs.stages() else inputs.unmatched_ns or 0
+    parts = (inputs.exposed_transfer_ns or 0, unmatched)
     if max(parts) < LARGE_TRANSFER * inputs.total_ns:
         return None
     return Verdict(
