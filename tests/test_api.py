@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.errors import NoIterations, ReportError, UnknownRank, UsageError
+from rankscope.errors import NoIterations, UnknownRank, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.tables import metric_dtype
 from tests.support import Forged, Stored, copied, edit, without_rank
@@ -180,16 +180,6 @@ def test_a_whole_capture_as_one_iteration(pair: list[Path], tmp_path: Path) -> N
     assert frame["iteration_ns"].min() > 12 * 30_000_000
     verdict = run.imbalance(include_warmup=True).verdict
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), "both ranks are healthy"
-
-
-def test_reports_that_share_no_iteration(pair: list[Path], tmp_path: Path) -> None:
-    """They are all stored; comparing is what cannot be done."""
-    later = "'step ' || (cast(substr(text, 6) as integer) + 90)"
-    edit(pair[0], f"update NVTX_EVENTS set text = {later} where text like 'step %'")
-    run = rankscope.ingest(pair, tmp_path / "run.duckdb")
-    assert run.sql("select count(*) n from iterations").item() == 2 * 12
-    with pytest.raises(ReportError, match="complete on every rank"):
-        run.imbalance()
 
 
 def test_progress_is_told(pair: list[Path], tmp_path: Path) -> None:

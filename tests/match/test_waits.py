@@ -73,7 +73,7 @@ def test_offsets_change_nothing() -> None:
         assert level[name].to_list() == apart[name].to_list(), name
 
 
-@pytest.mark.parametrize(("apart_us", "told"), [(40, False), (1_000, True)])
+@pytest.mark.parametrize(("apart_us", "output"), [(40, False), (1_000, True)])
 def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, output: bool) -> None:
     """Ends scatter by 100 µs: who of two that came 40 µs apart was last cannot be said."""
     found, starts = matched([(0, 0, [0, 3 * MS, 3 * MS - apart_us * US, 1 * MS], 2 * MS)], count=60)

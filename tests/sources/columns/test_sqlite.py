@@ -31,7 +31,7 @@ def read(path: Path, **options: tuple[str, list[int]]) -> list[tuple[object, ...
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "output"),
     [
         ((1, "a"), (1, "a")),
         ((None, None), (None, None)),
