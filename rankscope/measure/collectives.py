@@ -32,9 +32,9 @@ NAMED = "named"
 CALLS = [
     *("start", "end", "launch", "graph", "window", "phase", "bytes", "sequence"),
     pl.col("operation").cast(pl.Categorical),
-    pl.coalesce(
-        pl.format("{} {}", pl.lit(NAMED), "communicator"),
-        pl.format("device {} stream {}", "device", "stream"),
+    pl.coalesce(  # pl.format panics where columns have chunks of their own (polars 2.1)
+        pl.concat_str(pl.lit(f"{NAMED} "), "communicator"),
+        pl.concat_str(pl.lit("device "), "device", pl.lit(" stream "), "stream"),
     )
     .cast(pl.Categorical)
     .alias("communicator"),
