@@ -93,7 +93,9 @@ def little_memory(why: str = "") -> Error:
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether an error comes from too little memory."""
+    """Whether an error, or what caused it, comes from too little memory."""
+    if error.__cause__ is not None and is_of_memory(error.__cause__):
+        return True
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":
         return True
     return memory_limit() is not None and UNSERVED.search(str(error)) is not None

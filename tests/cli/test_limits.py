@@ -147,6 +147,8 @@ def working(work: str) -> subprocess.Popen[str]:
         "import numpy; numpy.zeros(10**9)",
         "import duckdb; duckdb.connect().sql(\"set memory_limit='1MB'; "
         'create table t as select range a, random() b from range(10000000)")',
+        "import duckdb\ntry: raise duckdb.OutOfMemoryException('no more')\n"
+        "except duckdb.Error as error: raise ValueError('the file is damaged') from error",
         "import threading; threading.stack_size(2**30)\n"
         "for _ in range(9): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
         "import io\nfrom PIL import Image\nImage.init()\n"  # room for Pillow, not for zlib
