@@ -117,7 +117,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     others = [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
     slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
-    told = {rank for each in (straggler, *others) if each for rank in each.claim.ranks}
+    accused = {rank for each in (straggler, *others) if each for rank in each.claim.ranks}
     return Judgement(
         inputs,
         prices,
@@ -127,7 +127,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         straggler=straggler,
         others=others,
         left_ns=max(everything - named, 0),
-        costless=sorted(slow - told),
+        costless=sorted(slow - accused),
         more_work_ranks=more,
         is_by_design=by_design,
     )

@@ -55,19 +55,19 @@ def when(found: Verdict | Also, count: int, *, of_captures: bool, exactly: bool 
         return f"in iteration {hits[0]}"
     if len(spells) == 1:
         return f"from iteration {spells[0][0]} to {spells[0][1]}"
-    told = ""
+    which = ""
     if found.period:
-        short, told = f"in every {ordinal(found.period)} iteration", listed(hits)
+        short, which = f"in every {ordinal(found.period)} iteration", listed(hits)
     elif len(hits) == count:  # usually, but not in each of them
         return f"over all {counted(count, 'iteration')}" if count > 1 else in_this(of_captures)
     else:
         short = f"in {len(hits):,} of {counted(count, 'iteration')}"
         if spells:
-            told = ", ".join(f"{first} to {last}" for first, last in spells[:4])
-            told += ", …" * (len(spells) > 4)
+            which = ", ".join(f"{first} to {last}" for first, last in spells[:4])
+            which += ", …" * (len(spells) > 4)
         elif found.kind is VerdictKind.TRANSIENT:
-            told = listed(hits)
-    return f"{short} ({told})" if told and exactly else short
+            which = listed(hits)
+    return f"{short} ({which})" if which and exactly else short
 
 
 def in_this(of_captures: bool) -> str:
@@ -101,16 +101,16 @@ def also_together(
         hosts: rank → host.
         named: the ranks that the verdict is about, which are not named again.
     """
-    told: dict[tuple[int, ...], str] = {}
+    sentences: dict[tuple[int, ...], str] = {}
     for each in found:
         text, name = each.sentence.removesuffix("."), _name(each, hosts)
-        if each.ranks in told:
-            told[each.ranks] += f", and {text.removeprefix(f'Also {name} ')}"
+        if each.ranks in sentences:
+            sentences[each.ranks] += f", and {text.removeprefix(f'Also {name} ')}"
         elif each.ranks == named:
-            told[each.ranks] = f"Also {text.removeprefix(f'Also {name} ')}"
+            sentences[each.ranks] = f"Also {text.removeprefix(f'Also {name} ')}"
         else:
-            told[each.ranks] = text
-    return [*told.values()]
+            sentences[each.ranks] = text
+    return [*sentences.values()]
 
 
 def _name(found: Also, hosts: Mapping[int, str | None]) -> str:

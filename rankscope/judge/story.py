@@ -109,8 +109,8 @@ def claims_of(excess: Excess, story: Story) -> list[Slow]:
     numbers = excess.numbers.tolist()
     parts = (replace(each, pattern=each.pattern.within(numbers)) for each in story.slow)
     known = [each for each in parts if each.pattern.iterations]
-    told = excess.without(Phase.LOAD) if story.loaders_bind else excess
-    return _told_once(known + facts_of(told, story.noise, known))
+    considered = excess.without(Phase.LOAD) if story.loaders_bind else excess
+    return _told_once(known + facts_of(considered, story.noise, known))
 
 
 def _in_turn(excess: Excess, noise: float, found: list[Slow]) -> list[Slow]:
@@ -130,10 +130,10 @@ def _in_turn(excess: Excess, noise: float, found: list[Slow]) -> list[Slow]:
         return []
     theirs = [each for each in found if {*each.ranks} <= {*excess.ranks[members].tolist()}]
     cost = np.where(events, excess.share, 0.0)[members]
-    told = np.zeros_like(events)
+    described = np.zeros_like(events)
     for each in theirs:
-        told |= excess.cells(each.ranks, each.pattern.iterations)
-    if len(theirs) < FEW and cost[told[members]].sum() >= MOST * cost.sum():
+        described |= excess.cells(each.ranks, each.pattern.iterations)
+    if len(theirs) < FEW and cost[described[members]].sum() >= MOST * cost.sum():
         return []
     slowest = np.where(events.any(axis=0), excess.share.argmax(axis=0), ranks)
     starts = slowest[np.diff(slowest, prepend=ranks) != 0]
@@ -150,16 +150,16 @@ def _in_turn(excess: Excess, noise: float, found: list[Slow]) -> list[Slow]:
 
 def _told_once(found: list[Slow]) -> list[Slow]:
     """The same, with one description of the single events of the same ranks."""
-    told: dict[object, Slow] = {}
+    merged: dict[object, Slow] = {}
     for place, each in enumerate(found):
         lone = each.chance is None and each.pattern.kind is VerdictKind.TRANSIENT
         key = each.ranks if lone else place
-        before = told[key].pattern.iterations if key in told else ()
+        before = merged[key].pattern.iterations if key in merged else ()
         hits = tuple(sorted((*before, *each.pattern.iterations)))
-        told[key] = (
+        merged[key] = (
             replace(each, pattern=replace(each.pattern, iterations=hits)) if before else each
         )
-    return [*told.values()]
+    return [*merged.values()]
 
 
 def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:

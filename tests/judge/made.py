@@ -39,7 +39,13 @@ def inputs(slow_ms: float = 0.0, **activity: float) -> VerdictInputs:
     """Eight ranks of 100 ms an iteration; rank 3 needs more in backward, all in one kernel."""
     rows = [(rank, i, slow_ms if rank == 3 else 0.0) for rank in range(RANKS) for i in range(COUNT)]
     wide = wide_of(rows)
-    kernels = [kernel(rank, i, 40 + more, **activity if more else {}) for rank, i, more in rows]
+    return of_kernels(
+        wide, [kernel(rank, i, 40 + more, **activity if more else {}) for rank, i, more in rows]
+    )
+
+
+def of_kernels(wide: pl.DataFrame, kernels: list[dict[str, object]]) -> VerdictInputs:
+    """Inputs of a metric table and the kernels that its work consists of."""
     table = conform(pl.DataFrame(kernels), ACTIVITIES, optional=("launches",))
     return inputs_of(
         wide,

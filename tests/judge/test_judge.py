@@ -11,9 +11,8 @@ import pytest
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.model.schema import ACTIVITIES, conform
 from rankscope.output.text_tables import slow_at_no_cost_lines
-from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, wide_of
+from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, of_kernels, wide_of
 from tests.support import MS, inputs_of
 
 
@@ -156,14 +155,7 @@ def varied(slower: float, longer: float = 1.0) -> VerdictInputs:
     kernels = [
         kernel(rank, i, taken[rank, i], size=round(1e6 * length[rank, i])) for rank, i in cells
     ]
-    table = conform(pl.DataFrame(kernels), ACTIVITIES, optional=("launches",))
-    return inputs_of(
-        wide,
-        run=SUMMARY,
-        tables=lambda name, numbers: (
-            table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
-        ),
-    )
+    return of_kernels(wide, kernels)
 
 
 def test_a_slow_device_among_random_lengths() -> None:
