@@ -389,7 +389,8 @@ def _rows(arrays: Sequence[Floats]) -> Floats:
 def _queues(found: ReplayInput, done: Numbers) -> Numbers:
     """For each instance the one that is through before it, of those that a member called with it.
 
-    Calls at the same moment go through the same links, one after the other. -1: there is none.
+    Collectives that a rank calls at the same moment share its links, so that they transfer one
+    after the other. -1: no other instance.
     """
     before = np.append(-1, found.instance[:-1]).astype(np.int64)
     together = np.abs(np.diff(found.arrived, prepend=0)) <= AFTER_END

@@ -48,14 +48,14 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     candidates = rows_of(named, lasting.to_numpy())
     if candidates.is_empty():
         return None
-    told = candidates.select(
+    labels = candidates.select(
         "row",
         # servers write the kind and the size of a step in brackets
         stem=pl.col("name").str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", ""),
         thread="thread",
         given=pl.coalesce("number", "payload"),
     )
-    keys, known = told[["row", "stem", "thread"]], ~is_null(told["given"])
+    keys, known = labels[["row", "stem", "thread"]], ~is_null(labels["given"])
     length = (candidates["end"] - candidates["start"]).to_numpy()
     groups, (known_too, covered), place = summed(keys, np.stack((known, length)))
     numbered = known_too == np.bincount(place)
@@ -69,7 +69,9 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
         order = np.delete(order, np.flatnonzero(outer)[holds])
         outer = _outer(end[order])
     order = order[outer]
-    given = taken(told["given"], own[order]).to_numpy() if numbered[best] else np.arange(len(order))
+    given = (
+        taken(labels["given"], own[order]).to_numpy() if numbered[best] else np.arange(len(order))
+    )
     found = IterationRanges(
         frame=_windows(start[order], end[order], given, duration_ns),
         thread=thread,

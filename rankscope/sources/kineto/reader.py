@@ -280,8 +280,8 @@ def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:
 
 def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
     """Work whose `operation` is the user's, else what the trace states, else what names say."""
-    told = words.operations(work)
-    named = with_series(work, told["operation"].alias("named"), told["own"])
+    operations = words.operations(work)
+    named = with_series(work, operations["operation"].alias("named"), operations["own"])
     return named.with_columns(operation=known("operation", "named", "own"))
 
 
