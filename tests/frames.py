@@ -15,7 +15,7 @@ from rankscope.measure.segment import (
     with_meanings,
 )
 from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
-from rankscope.model.events import PART_ROWS
+from rankscope.model.limits import USUAL
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
@@ -68,7 +68,7 @@ def trace(
     ranges: pl.DataFrame | None = None,
     work: pl.DataFrame | None = None,
     calls: Iterable[tuple[int, int, int]] = (),
-    part_rows: int = PART_ROWS,
+    part_rows: int = USUAL.part_rows,
 ) -> Trace:
     """A report of RANGES, DEVICE_WORK and `sync_calls`; work comes in parts of some rows."""
     ranges, work = (

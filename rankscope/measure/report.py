@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 
 import polars as pl
@@ -31,7 +31,7 @@ from rankscope.model.reports import (
 from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, of_rank
 from rankscope.model.tables import TABLES
 from rankscope.sources import formats
-from rankscope.sources.conventions import vocabulary
+from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.identify import (
     DEVICE,
     ONLY_REPORT,
@@ -44,6 +44,9 @@ from rankscope.sources.name_numbers import NODES
 from rankscope.util.wording import agreeing, counted
 
 _log = logging.getLogger(__name__)
+
+Reader = Callable[[ReportFile, Vocabulary], Trace]
+"""Reads a report; may leave out what the vocabulary calls operators, as `Format.read` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,11 @@ class _Thread:
     timeline: pl.DataFrame  # SEGMENTS
 
 
-def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
+def segmented(file: ReportFile, options: ShapingOptions, read: Reader = formats.read) -> Segmented:
     """Read, identify and segment one report.
+
+    Args:
+        read: the reader of its format, within the usual limits.
 
     Raises:
         UnreadableReport: it is not a valid report.
@@ -74,7 +80,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
         UnknownRank, RankConflict: its rank is unknown or contradictory.
     """
     words = vocabulary(options)
-    trace = formats.read(file, words)
+    trace = read(file, words)
     hints = formats.named(file.kind).hints
     chosen = choose_iterations(file.path, trace, words, options, hints)
     chosen = chosen.paused(trace.pauses)
@@ -102,12 +108,12 @@ class ReportDetail:
     host_of: HostEvents | None  # reads what threads did
 
 
-def details(file: ReportFile, options: ShapingOptions) -> ReportDetail:
+def details(file: ReportFile, options: ShapingOptions, read: Reader = formats.read) -> ReportDetail:
     """The ranks of a report in detail.
 
-    Raises: what `segmented` does.
+    Takes and raises what `segmented` does.
     """
-    report = segmented(file, replace(options, alone=True))  # extract refused an unknown rank
+    report = segmented(file, replace(options, alone=True), read)  # extract refused an unknown rank
     detailed = _details(report)
     ranks = {identity.rank: detailed[process] for process, identity in report.identities.items()}
     return ReportDetail(ranks, report.trace.host_of)
@@ -119,12 +125,12 @@ def _details(report: Segmented) -> dict[int, RankDetail]:
     return detail_ranks(found, report.chosen.named, report.trace)
 
 
-def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
+def extract(file: ReportFile, options: ShapingOptions, read: Reader = formats.read) -> ReportRows:
     """Read, identify, segment and measure one report.
 
-    Raises: what `segmented` does; UnreadableReport for numbers out of all bounds, too.
+    Takes and raises what `segmented` does; UnreadableReport for numbers out of all bounds, too.
     """
-    report = segmented(file, options)
+    report = segmented(file, options, read)
     host_of, counters_of = report.trace.host_of, report.trace.counters_of
     rows, threads = _measured(file, report)
     # What the threads did is read last, and into the memory of everything else.

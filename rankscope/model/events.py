@@ -8,14 +8,7 @@ from typing import Protocol
 
 import polars as pl
 
-PART_ROWS = 100_000
-"""Events in a part: what is computed of them stays small."""
-
-MOST_HELD = 1_000_000
-"""Events that are held; of more no more than a part at once."""
-
-MOST_KEPT = 4_000_000
-"""Events that are kept in narrow rows, of 20 to 45 bytes, instead of being read again."""
+from rankscope.model.limits import USUAL
 
 
 class Events(Protocol):
@@ -26,7 +19,7 @@ class Events(Protocol):
         """All of them at once."""
 
     def parts(self) -> Iterator[pl.DataFrame]:
-        """All of them in frames of about `PART_ROWS`; at least one, which may be empty."""
+        """All of them in frames of about `Limits.part_rows`; at least one, which may be empty."""
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Events:
         """The rows changed, added to or left out, each for itself."""
@@ -37,7 +30,7 @@ class InMemoryEvents:
     """Events in memory."""
 
     whole: pl.DataFrame
-    part_rows: int = field(default=PART_ROWS, kw_only=True)
+    part_rows: int = field(default=USUAL.part_rows, kw_only=True)
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """Slices of the frame."""
@@ -76,18 +69,18 @@ class BoundedBuffer:
         self,
         of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone,
         *,
-        most: float | None = None,
+        most: float = USUAL.held,
     ) -> None:
         """Start empty.
 
         Args:
             of_note: leaves what must be kept if not all can be.
-            most: that are kept; None: `MOST_HELD`.
+            most: that are kept.
         """
         self.parts: list[pl.DataFrame] | None = []  # None: they were too many
         self.sifted = False
         self._of_note = of_note
-        self._most = MOST_HELD if most is None else most
+        self._most = most
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in more of them."""

@@ -13,7 +13,7 @@ from rankscope.measure.activities import ActivityTotals
 from rankscope.measure.attribution import Attributed, HostSide, attribute
 from rankscope.measure.collectives import ReadyTimes
 from rankscope.measure.host import host_timeline
-from rankscope.model.events import PART_ROWS
+from rankscope.model.limits import USUAL
 from rankscope.util.numbers import NEVER
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, marks_of, nested
@@ -25,7 +25,7 @@ CODED = {"name": pl.Categorical, "kind": pl.Enum(["kernel", "graph", "set", "cop
 
 
 def attributed(
-    edges: tuple, rows: list[tuple], work: pl.DataFrame, part_rows: int = PART_ROWS
+    edges: tuple, rows: list[tuple], work: pl.DataFrame, part_rows: int = USUAL.part_rows
 ) -> Attributed:
     host = host_timeline(windows(*edges), marks_of(rows))
     report = trace(work=work, part_rows=part_rows).device_work

@@ -12,7 +12,7 @@ from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount
 from rankscope.measure.host import host_timeline
 from rankscope.measure.waiting import LOOK_AHEAD
-from rankscope.model.events import PART_ROWS
+from rankscope.model.limits import USUAL
 from tests.forge.ownership import device_shares
 from tests.frames import AUTOGRAD, LOADER, PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import marks_of
@@ -55,7 +55,7 @@ def shares(
     marks: Marks,
     work: Work,
     calls: Sequence[Call] = (),
-    part_rows: int = PART_ROWS,
+    part_rows: int = USUAL.part_rows,
     look_ahead: int = LOOK_AHEAD,
 ) -> list[dict]:
     """The time of each owner in each window."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.columns.sqlite_pages.frames import Unusual
@@ -25,12 +26,12 @@ def both(
     integers: list[str],
     text: list[str],
     only: tuple[str, list[int]] | None = None,
-    piece_bytes: int | None = None,
+    limits: Limits = USUAL,
 ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
     """What the pages say and what the library says; None where either says nothing."""
     paged: pl.DataFrame | None = None
     try:
-        with closing(SQLiteColumns(path, piece_bytes)) as file:
+        with closing(SQLiteColumns(path, limits)) as file:
             if not file.has("t", *integers, *text):
                 return None, None
             if not any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):

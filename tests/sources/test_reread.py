@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from rankscope.errors import UnreadableReport
-from rankscope.measure.report import details, extract
+from rankscope.measure.report import Reader, details, extract
 from rankscope.model import events
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
@@ -18,9 +19,11 @@ from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import describe
 from tests.sources.exports import as_folder
-from tests.sources.limits import in_pieces, limited
+from tests.sources.limits import IN_PIECES, within
 from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
 from tests.support import Forged, edit, mostly_slow, one_at_a_time
+
+pytestmark = pytest.mark.usefixtures("compiled_reader")
 
 FRAMES = ("host_states", "iterations", "measures", "collectives", "exposed", "activities")
 
@@ -41,7 +44,6 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
 def test_reading_again_gives_the_same(
     forged: Callable[..., Forged],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     job: str,
     kind: str,
     iteration: str | None,
@@ -54,9 +56,7 @@ def test_reading_again_gives_the_same(
     file, options = describe(path, f"nsys-{kind}"), ShapingOptions(iteration=iteration)
     held = extract(file, options)
     for kept in (10**6, 0):
-        in_pieces(monkeypatch)
-        limited(monkeypatch, kept=kept)
-        again = extract(file, options)
+        again = extract(file, options, within(replace(IN_PIECES, kept=kept)))
         assert tables(again).keys() == tables(held).keys()
         for name, frame in tables(held).items():
             assert tables(again)[name].equals(frame), name
@@ -68,7 +68,7 @@ def test_reading_again_gives_the_same(
 
 
 def test_calls_without_a_number_count_as_often(
-    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forged: Callable[..., Forged], tmp_path: Path
 ) -> None:
     """They launched nothing known, but the thread was in them: held, read again, and as before."""
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
@@ -78,13 +78,13 @@ def test_calls_without_a_number_count_as_often(
     edit(report, "update CUPTI_ACTIVITY_KIND_RUNTIME set correlationId = null where rowid % 3 = 0")
     file = describe(report, "nsys-sqlite")
     assert tables(extract(file, options))["host_states"].equals(before)
-    in_pieces(monkeypatch)
-    assert tables(extract(file, options))["host_states"].equals(before)
+    again = extract(file, options, within(IN_PIECES))
+    assert tables(again)["host_states"].equals(before)
 
 
 @pytest.mark.parametrize("named", mostly_slow([True, False]))
 def test_with_operators_left_out_the_same(
-    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+    forged: Callable[..., Forged], tmp_path: Path, named: bool
 ) -> None:
     """Also where they are all that tells phases, and so are read again."""
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
@@ -104,24 +104,22 @@ def test_with_operators_left_out_the_same(
     held = extract(file, options)
     few = formats.read(file).ranges.whole.height - 5
     assert [bool(rank.problems) for rank in held.ranks] == [not named]
-    in_pieces(monkeypatch)
-    limited(monkeypatch, events=few)
-    ranges = formats.read(file, vocabulary(options)).ranges
+    read = within(replace(IN_PIECES, held=few))
+    ranges = read(file, vocabulary(options)).ranges
     assert ranges.of_note is not None
     assert ranges.of_note.whole.height < few
-    again = extract(file, options)
+    again = extract(file, options, read)
     for name, frame in tables(held).items():
         assert tables(again)[name].equals(frame), name
 
 
 @pytest.mark.parametrize("iteration", ["auto", "whole"])
 def test_all_ranges_are_held_where_iterations_need_them(
-    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch, iteration: str
+    forged: Callable[..., Forged], iteration: str
 ) -> None:
     file = describe(forged("plain").reports[1], "nsys-sqlite")
-    in_pieces(monkeypatch)
     for options in (ShapingOptions(), ShapingOptions(iteration=iteration)):
-        moments = formats.read(file, vocabulary(options)).ranges.moments
+        moments = within(IN_PIECES)(file, vocabulary(options)).ranges.moments
         assert isinstance(moments, events.InMemoryEvents) == (options.iteration is not None)
 
 
@@ -130,7 +128,6 @@ def test_all_ranges_are_held_where_iterations_need_them(
 def test_so_many_names_that_they_are_lumped(
     forged: Callable[..., Forged],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     held: bool,
     name: str,
 ) -> None:
@@ -146,9 +143,9 @@ def test_so_many_names_that_they_are_lumped(
         )
     file, options = describe(report, "nsys-sqlite"), ShapingOptions()
     whole = extract(file, options)
-    in_pieces(monkeypatch)
-    limited(monkeypatch, piece_bytes=2**12, signatures=20, events=10**9 if held else 0)
-    lumped = extract(file, options)
+    most = 10**9 if held else 0
+    read = within(replace(IN_PIECES, piece_bytes=2**12, signatures=20, held=most))
+    lumped = extract(file, options, read)
     for frame in FRAMES[:-1]:
         assert tables(lumped)[frame].equals(tables(whole)[frame]), frame
     where = ["iteration", "phase", "kind"]
@@ -157,7 +154,7 @@ def test_so_many_names_that_they_are_lumped(
         for each in (whole, lumped)
     ]
     assert sums[0].equals(sums[1])
-    signatures = formats.read(file, vocabulary(options)).ranges.signatures
+    signatures = read(file, vocabulary(options)).ranges.signatures
     assert signatures.height < 200
     names = signatures["name"].to_list()
     alike = {each for each in names if each == "" or each.startswith(("blob", "sample"))}
@@ -173,41 +170,36 @@ def test_so_many_names_that_they_are_lumped(
     ],
 )
 def test_calls_that_launched_nothing_the_same(
-    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+    forged: Callable[..., Forged], tmp_path: Path, sql: str
 ) -> None:
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     for table in ("KERNEL", "MEMCPY"):
         edit(report, sql.format(table))
     file, options = describe(report, "nsys-sqlite"), ShapingOptions()
     held = extract(file, options)
-    in_pieces(monkeypatch)
-    again = extract(file, options)
+    read = within(IN_PIECES)
+    again = extract(file, options, read)
     for name, frame in tables(held).items():
         assert tables(again)[name].equals(frame), name
     assert (again.problems, again.events) == (held.problems, held.events)
-    assert formats.read(file).device_work.kinds.is_empty()
+    assert read(file, vocabulary(options)).device_work.kinds.is_empty()
 
 
 def test_a_report_that_changes_meanwhile_is_told(
-    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forged: Callable[..., Forged], tmp_path: Path
 ) -> None:
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
-    in_pieces(monkeypatch)
-    ranges = formats.read(describe(report, "nsys-sqlite")).ranges
+    ranges = within(IN_PIECES)(describe(report, "nsys-sqlite"), vocabulary(ShapingOptions())).ranges
     edit(report, "update NVTX_EVENTS set text = 'daol' where text = 'load'")
     with pytest.raises(UnreadableReport, match="changed while it was read"):
         assert ranges.whole
 
 
-def test_details_are_the_same(
-    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_details_are_the_same(forged: Callable[..., Forged]) -> None:
     file = describe(forged("dali").reports[1], "nsys-sqlite")
 
-    def work() -> pl.DataFrame:
-        [detail] = details(file, ShapingOptions()).ranks.values()
+    def work(read: Reader) -> pl.DataFrame:
+        [detail] = details(file, ShapingOptions(), read).ranks.values()
         return pl.concat(detail.work.parts()).sort("start", "end", "stream", "name")
 
-    held = work()
-    in_pieces(monkeypatch)
-    assert work().equals(held)
+    assert work(within(IN_PIECES)).equals(work(formats.read))

@@ -9,7 +9,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from rankscope.measure.report import Reader
+from rankscope.model.options import ShapingOptions
 from rankscope.sources import formats
+from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import describe
 from tests.forge import scene, simulate
 from tests.forge.host import SYNCHRONIZE
@@ -17,7 +20,7 @@ from tests.forge.kineto_export import export_kineto
 from tests.forge.record import RankRecord
 from tests.forge.sqlite_export import export
 from tests.sources.exports import as_folder
-from tests.sources.limits import in_pieces
+from tests.sources.limits import IN_PIECES, within
 
 JOB = scene("planted", ranks=2, iterations=6)
 OTHERS = ("cudaStreamWaitEvent_v3020", "cudaEventQuery_v3020", "cudaMemcpyAsync_v3020")
@@ -41,22 +44,19 @@ def waited(record: RankRecord) -> list[tuple[int, int]]:
     return sorted((start, end - start) for start, end, name, *_ in record.calls if name in kinds)
 
 
-def read(path: Path, kind: str) -> pl.DataFrame:
-    calls = formats.read(describe(path, kind)).device_work.sync_calls
+def read(path: Path, kind: str, reader: Reader = formats.read) -> pl.DataFrame:
+    calls = reader(describe(path, kind), vocabulary(ShapingOptions())).device_work.sync_calls
     return calls.sort("start")
 
 
+@pytest.mark.usefixtures("compiled_reader")
 @pytest.mark.parametrize("kind", ["sqlite", "parquetdir", "arrowdir"])
 @pytest.mark.parametrize("held", [True, False])
-def test_nsys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: RankRecord, kind: str, held: bool
-) -> None:
+def test_nsys(tmp_path: Path, record: RankRecord, kind: str, held: bool) -> None:
     path = export(JOB, record, tmp_path)
     if kind != "sqlite":
         path = as_folder(path, kind, tmp_path)
-    if not held:
-        in_pieces(monkeypatch)
-    output = read(path, f"nsys-{kind}")
+    output = read(path, f"nsys-{kind}", formats.read if held else within(IN_PIECES))
     assert [(s, e - s) for s, e in output.select("start", "end").iter_rows()] == waited(record)
     who = record.identity
     threads = {who.global_tid(who.main_tid), who.global_tid(who.autograd_tid)}

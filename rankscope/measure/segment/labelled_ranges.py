@@ -8,6 +8,7 @@ import polars as pl
 
 from rankscope.model.arrays import rows_of, with_series
 from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents, StreamedEvents
+from rankscope.model.limits import USUAL
 from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
 
@@ -21,8 +22,12 @@ class LabelledRanges:
     foreign: Events  # ranges of the user without a known meaning (validation, logging)
 
 
-def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
-    """RANGES with the meanings that a vocabulary gives their names."""
+def with_meanings(ranges: Ranges, words: Vocabulary, most_held: int = USUAL.held) -> LabelledRanges:
+    """RANGES with the meanings that a vocabulary gives their names.
+
+    Args:
+        most_held: ranges without a meaning that are held; more are read again.
+    """
     named = with_series(ranges.signatures, *words.meanings(ranges.signatures))
     means, ours = pl.col("means"), pl.col("domain").is_in(["MPI", "NCCL"])
     has_meaning, unknown = named.select(
@@ -36,7 +41,7 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
 
     owners = named[["process", "thread", "name"]]
     meaningful: list[pl.DataFrame] = []
-    few = BoundedBuffer()
+    few = BoundedBuffer(most=most_held)
     for part in (ranges.of_note or ranges.moments).parts():
         meant = has_meaning[part["signature"]].to_numpy()
         meaningful.append(with_signatures(rows_of(part, meant), named))

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest, Columns
 from rankscope.sources.columns.text import decoded
 from rankscope.util import meter
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-PIECE_ROWS = 100_000
-"""Number of rows per chunk."""
 
 HINT = "is it complete? export it again: nsys export -t {kind} REPORT.nsys-rep"
 
@@ -30,8 +28,9 @@ class FolderColumns(Columns):
     kind: str
     ending: str
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits = USUAL) -> None:
         self.path = path
+        self.limits = limits
         self._columns: dict[str, frozenset[str]] = {}
 
     @property
@@ -58,16 +57,17 @@ class FolderColumns(Columns):
     def chunks(
         self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
-        """The requested columns and rows in chunks of `PIECE_ROWS` rows of the table."""
+        """The requested columns and rows in chunks of `Limits.piece_rows` rows of the table."""
         self.has(table)
         file = self._file(table)
         try:
             rows = self._rows(file)
         except Exception as error:
             raise self._unreadable(file) from error
-        numbers = range(max(1, -(-rows // PIECE_ROWS)))
+        most = self.limits.piece_rows
+        numbers = range(max(1, -(-rows // most)))
         for number in numbers if chosen is None else chosen:
-            piece = number * PIECE_ROWS, PIECE_ROWS
+            piece = number * most, most
             yield self._read(table, wanted, piece)
             meter.add(_size(file) // len(numbers))
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
+from rankscope.model.limits import USUAL, Limits
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnRequest:
@@ -33,6 +35,7 @@ class Columns(ABC):
     """Tables of one export. Methods that read it raise `UnreadableReport`."""
 
     path: Path
+    limits: Limits = USUAL
 
     @property
     @abstractmethod

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest, Columns
 from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.loader import compiled
@@ -81,17 +82,10 @@ class _Borders:
 class SQLiteColumns(Columns):
     """A SQLite file, opened read-only."""
 
-    def __init__(self, path: Path, piece_bytes: int | None = None) -> None:
-        """Open it.
-
-        Args:
-            piece_bytes: size of a chunk of pages that are read at once; None: the usual one.
-
-        Raises:
-            UnreadableReport: it is not a SQLite database.
-        """
+    def __init__(self, path: Path, limits: Limits = USUAL) -> None:
+        """Open it; raises `UnreadableReport` where it is not a SQLite database."""
         self.path = path
-        self._piece_bytes = piece_bytes
+        self.limits = limits
         self._check_magic()
         # Without a journal, nobody is writing; `immutable` avoids file locks, which are slow or
         # never granted on shared file systems.
@@ -221,7 +215,7 @@ class SQLiteColumns(Columns):
         if table not in self._layouts:
             raise Unusual("it has an index, no rowid or generated columns")
         if self._pages is None:
-            self._pages = PagedFile(self.path, self._piece_bytes)
+            self._pages = PagedFile(self.path, self.limits.piece_bytes)
         yield from self._pages.pieces(decode, self._layouts[table], wanted, chosen)
 
     def _read_layouts(self) -> dict[str, TableLayout]:

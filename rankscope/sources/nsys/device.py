@@ -10,7 +10,6 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from rankscope.model import events
 from rankscope.model.arrays import last_ends, taken, with_series
 from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
@@ -91,14 +90,14 @@ def device_work(
     for table in tables:
         require(file, table, *COLUMNS)
     names = _Names(pool, words)
-    if launches.of_kernels > events.MOST_HELD:  # so many that operations are too many as well
+    if launches.of_kernels > file.limits.held:  # so many that operations are too many as well
         return _StreamedWork(file, tables, names, launches, nvtx_events, until)
     rows = recorded = 0
     parts = [with_series(empty(DEVICE_WORK), pl.Series("correlationId", dtype=pl.Int64))]
     for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
         whole = _whole(piece, until)
         rows += piece.height
-        if rows > events.MOST_HELD:
+        if rows > file.limits.held:
             return _StreamedWork(file, tables, names, launches, nvtx_events, until)
         names.learn(_ids(whole))
         done = _operations(whole, table, names)
@@ -239,17 +238,17 @@ class _StreamedWork:
         for rows in self._reading:
             if self._kept is not None:
                 self._kept.append(rows)
-                if sum(map(len, self._kept)) > events.MOST_KEPT:
+                if sum(map(len, self._kept)) > self._file.limits.kept:
                     self._kept = None
             yield rows
 
     def _in_order(self) -> Iterator[pl.DataFrame]:
-        """Narrow rows in the order of their starts, about `PART_ROWS` at once."""
+        """Narrow rows in the order of their starts, about `Limits.part_rows` at once."""
         if self._kept is None:
-            return _in_windows(self._chosen, self._look.places)
+            return _in_windows(self._chosen, self._look.places, self._file.limits.part_rows)
         if len(self._kept) > 1 or not self._kept[0]["start"].is_sorted():
             self._kept.append(_in_one(self._kept))
-        return self._kept[0].iter_slices(events.PART_ROWS)
+        return self._kept[0].iter_slices(self._file.limits.part_rows)
 
     def _chosen(self, table: str, numbers: list[int]) -> Iterator[pl.DataFrame]:
         """Narrow rows of some pieces of a table, read again."""
@@ -329,14 +328,16 @@ def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Pi
 
 
 def _in_windows(
-    chosen: Callable[[str, list[int]], Iterable[pl.DataFrame]], spread: pl.DataFrame
+    chosen: Callable[[str, list[int]], Iterable[pl.DataFrame]],
+    spread: pl.DataFrame,
+    part_rows: int,
 ) -> Iterator[pl.DataFrame]:
-    """Narrow rows in the order of their starts, about `PART_ROWS` at once.
+    """Narrow rows in the order of their starts, about `part_rows` at once.
 
     Tables are mostly close to that order; the farther they are from it, the more is in memory.
     """
     before = pl.col("rows").cum_sum() - pl.col("rows")
-    groups = spread.with_columns(nth=before // events.PART_ROWS).partition_by("nth")
+    groups = spread.with_columns(nth=before // part_rows).partition_by("nth")
     waiting: list[pl.DataFrame] = []
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         for (table,), places in group.partition_by("table", as_dict=True).items():

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.nsys.family import FAMILY, HINTS
 from rankscope.sources.report_format import Format
 
@@ -18,14 +19,15 @@ if TYPE_CHECKING:
 ARROW_FOLDER = "_arwdir"
 
 
-def columns_of(path: Path) -> Columns:
+def columns_of(path: Path, limits: Limits = USUAL) -> Columns:
     """The tables of an export; raises `UnreadableReport` where a file is none."""
     from rankscope.sources.columns.folders import ArrowColumns, ParquetColumns
     from rankscope.sources.columns.sqlite import SQLiteColumns
 
     if not path.is_dir():
-        return SQLiteColumns(path)
-    return ArrowColumns(path) if path.name.endswith(ARROW_FOLDER) else ParquetColumns(path)
+        return SQLiteColumns(path, limits)
+    of_kind = ArrowColumns if path.name.endswith(ARROW_FOLDER) else ParquetColumns
+    return of_kind(path, limits)
 
 
 def facts(path: Path) -> CaptureFacts:

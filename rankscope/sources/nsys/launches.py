@@ -32,9 +32,6 @@ COLUMNS = ["start", "globalTid", "correlationId"]
 NAMED = ["end", "nameId"]
 """Columns that tell which calls wait for the device."""
 
-MOST_HELD = 5_000_000
-"""Calls that are held; of more, only the chunks of the last lookup."""
-
 SPARSE = 2
 """Calls are indexed by number if the range of numbers is below this multiple of their count."""
 
@@ -131,7 +128,7 @@ class Launches:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
         waiting, capturing = [empty(SYNC_CALLS)], [empty(CAPTURES)]
-        few = BoundedBuffer()
+        few = BoundedBuffer(most=file.limits.held)
         self.count = 0
         kernels: dict[int, list[NDArray[Any]]] = {}  # by process: numbers of their launches
         spans: dict[int, list[tuple[int, int, int]]] = {}
@@ -150,7 +147,7 @@ class Launches:
                 low, high = int(calls.numbers.min()), int(calls.numbers.max())
                 spans.setdefault(process, []).append((low, high, number))
                 all_of.setdefault(process, []).append(calls)
-            if self.count > MOST_HELD:
+            if self.count > file.limits.launches:
                 all_of.clear()
         self.sync_calls = pl.concat(waiting)  # SYNC_CALLS
         self.captures = pl.concat(capturing)  # CAPTURES
@@ -158,7 +155,7 @@ class Launches:
         self.of_kernels = sum(part.size for parts in kernels.values() for part in parts)
         self.pieces = few.parts  # COLUMNS and NAMED of all calls; None where they are many
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
-        if self.count <= MOST_HELD:
+        if self.count <= file.limits.launches:
             whole_of = {process: Calls.of(parts) for process, parts in all_of.items()}
             self._held = {0: whole_of}
             spans = {process: [(each.low, each.high, 0)] for process, each in whole_of.items()}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model import events
 from rankscope.model.arrays import rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
@@ -57,10 +56,6 @@ THREADS = pl.Schema({"globalTid": pl.Int64, "text": pl.String})
 CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.String})
 """Domains created in the capture."""
 
-MOST_SIGNATURES = 100_000
-"""Above this many signatures, names without a meaning that differ only in digits are merged; above
-twice as many, all names without a meaning are."""
-
 IS_RANGE = (
     pl.col("eventType").is_in(RANGE_TYPES)
     & pl.col("end").is_not_null()
@@ -90,10 +85,11 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         nowhere = pl.Series(dtype=pl.Int64)
         return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
-    look = _Look(pool, words)
-    few, kept = BoundedBuffer(), BoundedBuffer(most=events.MOST_KEPT)
+    look = _Look(pool, words, file.limits.signatures)
+    few, kept = BoundedBuffer(most=file.limits.held), BoundedBuffer(most=file.limits.kept)
     if words is not None:
-        few = BoundedBuffer(look.of_note, most=math.inf if words.asks_for_all else None)
+        most = math.inf if words.asks_for_all else file.limits.held
+        few = BoundedBuffer(look.of_note, most=most)
     for nth, (piece, broken) in enumerate(_pieces(file, described=True)):
         ranges = look.at(nth, piece, broken)
         few.add(ranges)
@@ -133,7 +129,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
 class _Look:
     """The survey of all events that ranges need, taken in chunk by chunk."""
 
-    def __init__(self, pool: Strings, words: Vocabulary | None) -> None:
+    def __init__(self, pool: Strings, words: Vocabulary | None, most_signatures: int) -> None:
         self.events = self.broken = 0
         self.payloads: list[str] = []
         self.domains = [CREATED.to_frame()]
@@ -143,7 +139,7 @@ class _Look:
         self._operators = pl.Series(dtype=pl.Boolean)  # whether the first signatures are
         self._pool = pool
         self._words = words
-        self._room = MOST_SIGNATURES
+        self._room = self._most_signatures = most_signatures
         self._full: list[int] = []  # pieces before which there was no more room
         self._calls = [empty(CALLS)]
 
@@ -155,7 +151,7 @@ class _Look:
         self._take_names(piece)
         if self.names.height >= self._room:
             self._full.append(nth)
-            self._room = self.names.height + MOST_SIGNATURES
+            self._room = self.names.height + self._most_signatures
         ranges = self.ranges(nth, piece)
         self._take_signatures()
         self._take_calls(ranges)

@@ -46,6 +46,7 @@ class _ShiftedColumns(Columns):
 
     def __init__(self, file: Columns, shift_ns: int) -> None:
         self.path = file.path
+        self.limits = file.limits
         self._file = file
         self._shift_ns = shift_ns
 

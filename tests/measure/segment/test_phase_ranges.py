@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.measure.segment import IterationRanges, PhaseRanges, find_iterations, find_marks
+from rankscope.measure.segment import (
+    IterationRanges,
+    PhaseRanges,
+    find_iterations,
+    find_marks,
+    with_meanings,
+)
+from rankscope.model.events import InMemoryEvents, StreamedEvents
+from rankscope.model.options import ShapingOptions
+from rankscope.model.ranges import Ranges
+from rankscope.sources.conventions import vocabulary
 from tests.frames import LOADER, PROCESS, named, ranges
 
 
@@ -78,6 +88,19 @@ def test_calls_one_after_another_are_several() -> None:
 def test_unmapped_ranges_are_foreign() -> None:
     marks = marks_of(ranges(STEP, (1, 9, "validation"), (10, 30, "fwd"), (2, 3, "aten::mm")))
     assert marks.foreign.whole.select("start", "end").rows() == [(1, 9)]
+
+
+def test_unmapped_ranges_that_are_many_are_read_again() -> None:
+    all_held = Ranges.of(ranges(STEP, (1, 9, "validation"), (10, 30, "fwd"), (40, 50, "log")))
+    of_report = Ranges(StreamedEvents(all_held.moments.parts), all_held.signatures)
+    held, read = (
+        with_meanings(of_report, vocabulary(ShapingOptions()), most_held=most).foreign
+        for most in (2, 1)
+    )
+    assert isinstance(held, InMemoryEvents)
+    assert isinstance(read, StreamedEvents)
+    assert held.whole.equals(read.whole)
+    assert held.whole["start"].to_list() == [1, 40]
 
 
 def test_nccl_launches_are_seen_but_mark_nothing() -> None:

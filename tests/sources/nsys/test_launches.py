@@ -12,13 +12,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.model.limits import USUAL, Limits
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.nsys import tables
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
-from tests.sources.limits import limited
 from tests.support import Forged, copied, edit, one_at_a_time
 
 PROCESS, CALLS = 2**24, 3000
@@ -34,19 +34,18 @@ NUMBERS = {
 }
 
 
+@pytest.mark.usefixtures("compiled_reader")
 @pytest.mark.parametrize(
     ("most", "shuffled", "numbers", "processes"),
     one_at_a_time([CALLS, 0, 10**8], [True, False], NUMBERS, [3, 1]),
 )
 def test_the_earliest_call_of_that_number(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     most: int,
     shuffled: bool,
     numbers: str,
     processes: int,
 ) -> None:
-    limited(monkeypatch, launches=most, piece_bytes=2**13)
     draw = np.random.default_rng(5)
     number = draw.permutation(NUMBERS[numbers]) if shuffled else NUMBERS[numbers]
     calls = pl.DataFrame(  # one of the processes has no work on a device
@@ -66,7 +65,7 @@ def test_the_earliest_call_of_that_number(
     connection.commit()
     connection.close()
     first = calls.group_by("process", "correlationId").agg(launch=pl.col("start").min())
-    columns = SQLiteColumns(file)
+    columns = SQLiteColumns(file, Limits(launches=most, piece_bytes=2**13))
     found = Launches(columns, Strings.read(columns))
     assert found.count == CALLS
     for nth in (0, 400, 401, 2000, 0):
@@ -91,8 +90,8 @@ def test_the_earliest_call_of_that_number(
 def test_kernels_of_many_launches_are_not_read_to_be_counted(
     forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    limited(monkeypatch, events=held)
-    columns, read = SQLiteColumns(forged("plain").reports[0]), set[str]()
+    columns = SQLiteColumns(forged("plain").reports[0], Limits(held=held))
+    read = set[str]()
     pieces = columns.pieces
 
     def noted(table: str, *rest: Any, **more: Any) -> Iterator[pl.DataFrame]:
@@ -106,7 +105,7 @@ def test_kernels_of_many_launches_are_not_read_to_be_counted(
 
 @pytest.mark.parametrize("early_ms", [0, 5])
 def test_lost_records_of_many_launches(
-    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early_ms: int
+    forged: Callable[..., Forged], tmp_path: Path, early_ms: int
 ) -> None:
     """They are found as those of few are, also where the device's clock is early."""
     (report,) = copied(forged("plain").reports[:1], tmp_path)
@@ -117,9 +116,9 @@ def test_lost_records_of_many_launches(
     hour = 3600 * 10**9
     edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set end = end + ? where rowid % 50 = 7", hour)
     found = []
-    for limits in ({}, {"events": 10}, {"events": 10, "kept": 10}):
-        limited(monkeypatch, **limits)
-        work = tables.trace(SQLiteColumns(report), vocabulary(ShapingOptions())).device_work
+    for limits in (USUAL, Limits(held=10), Limits(held=10, kept=10)):
+        columns = SQLiteColumns(report, limits)
+        work = tables.trace(columns, vocabulary(ShapingOptions())).device_work
         found.append((work.unrecorded["launch"].sort().to_list(), work.moved, work.whole))
     (lost, moved, whole), *of_many = found
     assert len(lost) > 20

@@ -14,9 +14,9 @@ import pytest
 
 import rankscope
 from rankscope.ingestion.check import check
-from rankscope.sources.nsys import exports
+from rankscope.model.limits import USUAL, Limits
+from rankscope.sources.nsys import exports, tables
 from tests.sources.exports import KINDS, as_folder
-from tests.sources.limits import limited
 from tests.support import Forged, edit, one_at_a_time
 
 DOMAIN, SCHEMA = 7, 16777223
@@ -29,8 +29,8 @@ def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
     return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
 
 
-def nccl(path: Path, kind: str = "sqlite") -> pl.DataFrame:
-    work = exports.read(path).device_work.whole
+def nccl(path: Path, limits: Limits = USUAL) -> pl.DataFrame:
+    work = tables.trace(exports.columns_of(path, limits)).device_work.whole
     others = work.filter(~pl.col("name").cat.starts_with("nccl"))
     assert others["communicator"].null_count() == others.height
     return work.filter(pl.col("name").cat.starts_with("nccl")).sort("start")
@@ -103,7 +103,7 @@ def around(path: Path, text: str | None, raw: bytes | None) -> None:
 def test_bytes_of_payloads(report: Path, tmp_path: Path, kind: str) -> None:
     around(laid_out(report), None, blob())
     path = report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out")
-    output = nccl(path, kind)
+    output = nccl(path)
     assert {*output["communicator"]} == {str(COMMUNICATOR)}
     assert {*output["bytes"]} == {SIZE}
     assert exports.read(path).device_work.unread == ()
@@ -221,7 +221,7 @@ def table(path: Path, hashes: str = "17000000000000000001", owner: str = "global
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner: str) -> None:
     table(report, owner=owner)
-    output = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"), kind)
+    output = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"))
     assert {*output["communicator"]} == {"17000000000000000001"}
     assert output["sequence"].to_list() == list(range(1, output.height + 1))
 
@@ -263,9 +263,7 @@ def shuffled(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["NCCL_GPU_OPERATIONS", "NCCL_GPU_OPERATIONS_COLLECTIVE"])
-def test_the_table_tells_what_a_name_does_not(
-    report: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_table_tells_what_a_name_does_not(report: Path, name: str) -> None:
     table(report)
     edit(report, "alter table NCCL_GPU_OPERATIONS add column text text")
     edit(report, "update NCCL_GPU_OPERATIONS set text = 'ncclReduceScatter'")
@@ -275,8 +273,7 @@ def test_the_table_tells_what_a_name_does_not(
     for kernel in ("ncclDevKernel_Generic_4(x)", "ncclDevKernel_Generic_4"):
         edit(report, "update StringIds set value = ? where value like 'nccl%AllReduce%'", kernel)
     assert {*nccl(report)["operation"]} == {"reduce_scatter"}
-    limited(monkeypatch, events=10)
-    assert {*nccl(report)["operation"]} == {"reduce_scatter"}, "and in parts"
+    assert {*nccl(report, Limits(held=10))["operation"]} == {"reduce_scatter"}, "and in parts"
 
 
 def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:

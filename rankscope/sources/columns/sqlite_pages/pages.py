@@ -18,14 +18,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.model.limits import USUAL
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Decoder, Plan, TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.layout import Decode
 from rankscope.util import meter
 from rankscope.util.positional import OPEN_FLAGS, read_at, read_into
-
-PIECE_BYTES = 2**23
-"""Bytes of a chunk: pages that are read and decoded at once."""
 
 DEEPEST = 20
 """Most levels of a tree that SQLite allows."""
@@ -66,13 +64,9 @@ def _ahead(get: Callable[[int], Item], numbers: Sequence[int]) -> Iterator[Item]
 class PagedFile:
     """A SQLite file that nobody writes to; raises `Unusual` where SQLite has to read it."""
 
-    def __init__(self, path: Path, piece_bytes: int | None = None) -> None:
-        """Open it.
-
-        Args:
-            piece_bytes: size of a chunk; None: `PIECE_BYTES`.
-        """
-        self._piece_bytes = PIECE_BYTES if piece_bytes is None else piece_bytes
+    def __init__(self, path: Path, piece_bytes: int = USUAL.piece_bytes) -> None:
+        """Open it; `piece_bytes` is the size of a chunk."""
+        self._piece_bytes = piece_bytes
         try:
             self._file = os.open(path, OPEN_FLAGS)
         except OSError as error:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rankscope.model.limits import Limits
 from rankscope.sources import formats
 from rankscope.sources.columns import sqlite
 from rankscope.sources.columns.request import ColumnRequest
@@ -261,7 +262,7 @@ def test_without_the_compiled_part_the_library_reads(
 
 
 def in_pieces(path: Path) -> SQLiteColumns:
-    return SQLiteColumns(path, piece_bytes=8192)
+    return SQLiteColumns(path, Limits(piece_bytes=8192))
 
 
 def test_who_stops_reading_leaves_no_thread_behind(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.model.limits import Limits
 from rankscope.sources.columns.sqlite_pages.frames import most_cells
 from tests.sources.tables import PAGES, Row, both, made
 
@@ -49,7 +50,7 @@ def test_columns_that_have_few_values(
     ]
     path = made(tmp_path / "a", rows, columns="key integer primary key, a integer, b text")
     for only in (None, ("a", [1500 << 20])):
-        paged, library = both(path, ["key", "a"], ["b"], only, piece_bytes=16384)
+        paged, library = both(path, ["key", "a"], ["b"], only, Limits(piece_bytes=16384))
         assert paged is not None
         assert library is not None
         assert paged.equals(library)

@@ -13,3 +13,9 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     monkeypatch.setenv(loader.SWITCH, "1" if request.param == "compiled" else "0")
     assert (loader.compiled() is not None) == (request.param == "compiled")
     return str(request.param)
+
+
+@pytest.fixture
+def compiled_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of any size are read by it, in pieces."""
+    monkeypatch.setenv(loader.SWITCH, "1")

@@ -1,0 +1,36 @@
+"""How much of a report is in memory at once; importing this loads nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Sizes of what is held, and of the pieces in which the rest is read."""
+
+    part_rows: int = 100_000
+    """Events in a part: what is computed of them stays small."""
+
+    held: int = 1_000_000
+    """Events that are held; of more no more than a part at once."""
+
+    kept: int = 4_000_000
+    """Events that are kept in narrow rows, of 20 to 45 bytes, instead of being read again."""
+
+    launches: int = 5_000_000
+    """API calls whose numbers, starts and threads are held, in some 24 bytes each."""
+
+    signatures: int = 100_000
+    """Above this many, names of ranges without a meaning that differ only in digits are merged;
+    above twice as many, all names without a meaning are."""
+
+    piece_bytes: int = 2**23
+    """Pages of SQLite that are read at once."""
+
+    piece_rows: int = 100_000
+    """Rows of a file of Parquet or Arrow that are read at once."""
+
+
+USUAL = Limits()
+"""Those of every report; tests make them small."""
