@@ -92,7 +92,7 @@ def test_unmapped_ranges_are_foreign() -> None:
 
 def test_unmapped_ranges_that_are_many_are_read_again() -> None:
     all_held = Ranges.of(ranges(STEP, (1, 9, "validation"), (10, 30, "fwd"), (40, 50, "log")))
-    of_report = Ranges(StreamedEvents(all_held.moments.parts), all_held.signatures)
+    of_report = Ranges(StreamedEvents(all_held.moments.parts), all_held.signatures, of_note=None)
     held, read = (
         with_meanings(of_report, vocabulary(ShapingOptions()), most_held=most).foreign
         for most in (2, 1)
