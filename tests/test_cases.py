@@ -27,7 +27,10 @@ STRANGER = "void acme::exchange<float>(float*)"
     mostly_slow(
         [
             (CUSTOM, None, None),
+            (STRANGER, "c10d::allreduce_", None),
             (STRANGER, "nccl:all_reduce", None),
+            (STRANGER, "hccl:all_reduce", None),
+            (STRANGER, "vllm::all_reduce", None),
             (STRANGER, None, "_reduce_scatter_base"),
             (SYMMETRIC, None, None),
             ("ncclDevKernel_Generic_1(x)", None, "allreduce"),
@@ -111,9 +114,20 @@ def test_the_option_is_checked(tmp_path: Path, cli: Callable[..., Result]) -> No
     cli("ingest", folder, "--collective", "barrier=(").refused(2, "regular expression")
 
 
-@pytest.mark.parametrize("stated", mostly_slow([None, "broadcast"]))
-def test_what_was_not_matched_is_not_free(tmp_path: Path, stated: str | None) -> None:
-    job = Job(between="ncclDevKernel_Generic(x)", operator=None, stated=stated)
+@pytest.mark.parametrize(
+    ("kernel", "operator", "stated"),
+    mostly_slow(
+        [
+            ("ncclDevKernel_Generic(x)", None, None),
+            ("ncclDevKernel_Generic(x)", None, "broadcast"),
+            (STRANGER, "record_param_comms", None),
+        ]
+    ),
+)
+def test_what_was_not_matched_is_not_free(
+    tmp_path: Path, kernel: str, operator: str | None, stated: str | None
+) -> None:
+    job = Job(between=kernel, operator=operator, stated=stated)
     run = read(write(tmp_path / "job", job))
     assert_slow(run)
     assert run.compare().verdict.gain_is_bound

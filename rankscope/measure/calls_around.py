@@ -13,27 +13,40 @@ AROUND = pl.Schema(
 )
 """Ranges that launch communication: disjoint on a thread, by start."""
 
-INEXACT = ("grouped", "point_to_point")
+UNKNOWN = "grouped"
+"""The operation of calls of an unknown kind."""
+
+INEXACT = (UNKNOWN, "point_to_point")
 """Operations of kernels that run other collectives as well."""
 
 
 def calls_around(meaningful: pl.DataFrame) -> pl.DataFrame:
     """AROUND: the outermost ranges of each thread that launch one known kind of communication.
 
+    Of an operator and the call inside it that does the same, the inner one counts: the operator may
+    copy as well. A call inside one of an unknown kind tells the kind.
+
     Args:
         meaningful: RANGES of one process by start, outer ones first, with the columns of MEANINGS.
     """
-    launching = (meaningful["means"] == "collective") & (meaningful["end"] > meaningful["start"])
-    own = holds(launching) & ~holds(meaningful["blocking"])
+    launching = meaningful["means"].is_in(["collective", "operator"])
+    own = holds(launching & (meaningful["end"] > meaningful["start"]))
+    own &= ~holds(meaningful["blocking"])
     calls = rows_of(meaningful[["start", "end", "thread", "operation"]], own)
     around = calls["operation"].cast(OPERATION, strict=False).alias("around")
     calls = rows_of(with_series(calls, around)[AROUND.names()], ~is_null(around))
     thread, end = calls["thread"].to_numpy(), calls["end"].to_numpy()
-    before = np.full(calls.height, -1)
+    start, operation = calls["start"].to_numpy(), calls["around"].to_physical().to_numpy()
+    vague = (calls["around"] == UNKNOWN).to_numpy()
+    kept = np.zeros(calls.height, np.bool_)
     for each in np.unique(thread):
-        own = thread == each
-        before[own] = np.maximum.accumulate(np.append(-1, end[own][:-1]))
-    return rows_of(calls, calls["start"].to_numpy() >= before)
+        places = np.flatnonzero(thread == each)
+        outer, inner = places[:-1], places[1:]
+        told = (operation[inner] == operation[outer]) | vague[outer]
+        places = places[~np.append(told & (start[inner] < end[outer]), False)]
+        before = np.maximum.accumulate(np.append(-1, end[places][:-1]))
+        kept[places] = start[places] >= before
+    return rows_of(calls, kept)
 
 
 def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

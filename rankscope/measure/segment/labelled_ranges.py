@@ -18,7 +18,7 @@ class LabelledRanges:
     """RANGES with the columns of MEANINGS joined on."""
 
     every: Events
-    meaningful: pl.DataFrame  # ranges with a meaning, except operators; outer before inner
+    meaningful: pl.DataFrame  # with a meaning, but operators without operation; outer before inner
     foreign: Events  # ranges of the user without a known meaning (validation, logging)
 
 
@@ -30,8 +30,10 @@ def with_meanings(ranges: Ranges, words: Vocabulary, most_held: int = USUAL.held
     """
     named = with_series(ranges.signatures, *words.meanings(ranges.signatures))
     means, ours = pl.col("means"), pl.col("domain").is_in(["MPI", "NCCL"])
+    communicates = pl.col("operation").is_not_null()
     has_meaning, unknown = named.select(
-        meant=~means.is_in(OPERATORS).fill_null(True), unknown=means.is_null() & ~ours
+        meant=~means.is_in(OPERATORS).fill_null(True) | communicates,
+        unknown=means.is_null() & ~ours,
     )
 
     def foreign(part: pl.DataFrame) -> pl.DataFrame:

@@ -158,10 +158,11 @@ class Vocabulary:
         return _memory(self).of(ranges)
 
     def operators(self, names: pl.Series) -> pl.Series:
-        """Boolean: whether ranges of these names are operators in every domain."""
+        """Boolean: whether ranges of these names are operators that compute, in every domain."""
         domains = pl.DataFrame({"domain": ["", *{row.domain for row in self.rows if row.domain}]})
         every = names.unique().alias("name").to_frame().join(domains, how="cross")
-        surely = pl.col("means").is_in(OPERATORS).fill_null(False).all()
+        few = pl.col("operation").is_not_null()  # that communicate
+        surely = (pl.col("means").is_in(OPERATORS).fill_null(False) & ~few).all()
         by_name = self.meanings(every).group_by("name").agg(surely)
         asked = names.alias("name").to_frame()
         return asked.join(by_name, on="name", how="left", maintain_order="left")["means"]

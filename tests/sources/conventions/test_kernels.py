@@ -44,6 +44,11 @@ KERNELS = {
     "gemm": None,
     "sycl allreduce ring kernel": "all_reduce",
     "sycl block all reduce kernel": None,
+    "hcom_allReduce__912_0_1": "all_reduce",
+    "hcom_allGather__912_0_1": "all_gather",
+    "oneccl_ring_reduce_scatter<float>(int)": "reduce_scatter",
+    "hcom_receive__912_0_1": "grouped",
+    "void ccl_labels<float>(int)": None,
 }
 
 

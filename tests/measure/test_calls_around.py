@@ -1,0 +1,37 @@
+"""Which kernels communicate, by the ranges around their launches."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.measure.calls_around import calls_around, with_calls_around
+from rankscope.model.options import ShapingOptions
+from rankscope.model.schema import DEVICE_WORK
+from rankscope.sources.conventions import vocabulary
+
+
+def around(*ranges: tuple[str, int, int]) -> pl.DataFrame:
+    """AROUND of ranges of one thread: name, start and end."""
+    named = pl.DataFrame(ranges, ["name", "start", "end"], orient="row")
+    named = named.with_columns(thread=pl.lit(1, pl.Int64), domain=pl.lit("operators"))
+    means = vocabulary(ShapingOptions()).meanings(named).drop("domain", "name")
+    return calls_around(named.hstack(means))
+
+
+def test_an_operator_that_also_copies_leaves_the_kernel_to_the_call_inside() -> None:
+    calls = around(("c10d::allgather_", 0, 100), ("nccl:all_gather", 10, 50))
+    work = pl.DataFrame(
+        {"kind": ["kernel"] * 2, "launch": [20, 60], "launch_thread": [1, 1], "name": ["x", "copy"]}
+    )
+    none = pl.lit(None, DEVICE_WORK["operation"]).alias("operation")
+    assert with_calls_around(work.with_columns(none), calls)["operation"].to_list() == [
+        "all_gather",
+        None,
+    ]
+
+
+def test_the_call_that_tells_the_kind_counts() -> None:
+    sends = [("nccl:send", 20, 30), ("nccl:recv", 30, 40)]
+    calls = around(("record_param_comms", 0, 99), ("nccl:all_to_all", 10, 50), *sends)
+    assert calls.select("start", "around").rows() == [(10, "all_to_all")]
+    assert around(("record_param_comms", 0, 99))["around"].to_list() == ["grouped"]
