@@ -49,12 +49,19 @@ UNREADABLE = (
 _log = logging.getLogger(__name__)
 
 
-def keeping(reports: int) -> Callable[[ReportFile, ShapingOptions], ReportRows]:
-    """`extract` that keeps what it returns, and takes what was kept before; for so many reports."""
+def keeping(
+    reports: int, most_bytes: int = MOST_BYTES
+) -> Callable[[ReportFile, ShapingOptions], ReportRows]:
+    """`extract` that keeps what it returns, and takes what was kept before.
+
+    Args:
+        reports: the number of them.
+        most_bytes: that all rows may take.
+    """
     try:
         folder = _folder()
         _remove_abandoned(folder)
-        room = min(MOST_BYTES, int(FREE_SHARE * shutil.disk_usage(folder).free))
+        room = min(most_bytes, int(FREE_SHARE * shutil.disk_usage(folder).free))
     except OSError as error:
         _log.info("rows are not kept for ingest: %s", error)
         return extract

@@ -19,6 +19,7 @@ from rankscope.measure import report
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
+from rankscope.sources.discover import discover
 from rankscope.store import Database
 from tests.support import Forged, copied, mostly_nightly, mostly_slow
 
@@ -119,9 +120,7 @@ def test_a_damaged_file_is_none(
     assert not [*cache.iterdir()]
 
 
-def test_files_take_little_room_and_are_not_kept_for_ever(
-    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_take_little_room_and_are_not_kept_for_ever(folder: Path, cache: Path) -> None:
     check([folder], jobs=1)
     sizes = [path.stat().st_size for path in cache.iterdir()]
     old, unfinished = next(cache.iterdir()), cache / ".unfinished"
@@ -131,8 +130,9 @@ def test_files_take_little_room_and_are_not_kept_for_ever(
     kept_rows.keeping(2)
     assert len([*cache.iterdir()]) == 1
     shutil.rmtree(cache)
-    monkeypatch.setattr(kept_rows, "MOST_BYTES", 2 * min(sizes) - 2)
-    check([folder], jobs=1)
+    keeping = kept_rows.keeping(2, most_bytes=2 * min(sizes) - 2)
+    for file in discover([folder]):
+        keeping(file, ShapingOptions())
     assert not [*cache.iterdir()]
 
 

@@ -125,8 +125,11 @@ LEAST_FREE = 2**20
 """If less disk space (bytes) than this is left, a failed export is reported as 'disk full'."""
 
 
-def exported(report: Path) -> Path:
+def exported(report: Path, most_bytes: int = MOST_BYTES) -> Path:
     """A folder of Parquet files, or a SQLite file, with the contents of `report`.
+
+    Args:
+        most_bytes: that it may take beside `MOST_TIMES` the size of the report.
 
     Raises:
         ToolError: nsys is missing, too old for the report, or out of room.
@@ -143,9 +146,9 @@ def exported(report: Path) -> Path:
         closed_folder(entry.parent, cache_home())
         with made_aside(entry) as making:
             making.mkdir()
-            _export(nsys, report, making / name)
+            _export(nsys, report, making / name, most_bytes)
             if name == PARQUET and python_samples.are_in(making / name):
-                _add_python_samples(nsys, report, making)
+                _add_python_samples(nsys, report, making, most_bytes)
             (making / SOURCE).write_text(json.dumps(_source(report)), "utf-8")
             with suppress(OSError):  # another ingest was faster
                 making.rename(entry)
@@ -236,14 +239,14 @@ def _knows(nsys: str, word: str) -> bool:
     return word in _run([nsys, "export", "--help"], HELP_S).said
 
 
-def _export(nsys: str, report: Path, target: Path) -> None:
+def _export(nsys: str, report: Path, target: Path, most_bytes: int) -> None:
     kind = "parquetdir" if target.name == PARQUET else "sqlite"
     options = ["-t", kind, "-q", "true", "-o", str(target)]
     if _knows(nsys, BLOBS):
         options.append(f"{BLOBS}=true")
     if _knows(nsys, ONLY_TABLES):
         options.append(f"{ONLY_TABLES}={','.join(TABLES)}")
-    watch = _Watch(report, target)
+    watch = _Watch(report, target, most_bytes)
     command = [nsys, "export", *options, str(report.resolve())]
     done = _run(command, time_limit(report), watch.problem, report)
     if done.code == 0 and _is_whole(target):
@@ -260,7 +263,7 @@ def _export(nsys: str, report: Path, target: Path) -> None:
     )
 
 
-def _add_python_samples(nsys: str, report: Path, making: Path) -> None:
+def _add_python_samples(nsys: str, report: Path, making: Path, most_bytes: int) -> None:
     """Add the Python samples to a Parquet export; without them, the log says why."""
     events = making / "events.json"
     command = [nsys, "export", "-t", "json", "-q", "true", "-o", str(events)]
@@ -268,7 +271,7 @@ def _add_python_samples(nsys: str, report: Path, making: Path) -> None:
         done = _run(
             [*command, str(report.resolve())],
             time_limit(report),
-            _Watch(report, events).problem,
+            _Watch(report, events, most_bytes).problem,
             report,
         )
         if done.code:
@@ -336,9 +339,9 @@ def time_limit(report: Path) -> float:
 class _Watch:
     """Looks at an export while it is made."""
 
-    def __init__(self, report: Path, target: Path) -> None:
+    def __init__(self, report: Path, target: Path, most_bytes: int) -> None:
         self._report, self._target = report, target
-        self._most = MOST_BYTES + MOST_TIMES * report.stat().st_size
+        self._most = most_bytes + MOST_TIMES * report.stat().st_size
         self._begin = self._said = time.monotonic()
 
     def problem(self) -> str | None:

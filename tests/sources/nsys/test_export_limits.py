@@ -75,9 +75,8 @@ def test_an_export_without_end(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nsys(tmp_path, monkeypatch, FLOODS)
-    monkeypatch.setattr(export, "MOST_BYTES", 2**20)
     with pytest.raises(ToolError, match="wrote more than"):
-        export.exported(report)
+        export.exported(report, most_bytes=2**20)
     assert not left(tmp_path)
 
 
