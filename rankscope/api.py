@@ -102,7 +102,7 @@ class Run:
             tables: its tables.
             cached: the comparison with the default options, if the database holds it.
             ingested: what the ingest did that made this run.
-            label: what `ingest` was told that the run is, for example a commit.
+            label: the label that `ingest` was given, for example a commit.
         """
         self.label = label
         self.db = db

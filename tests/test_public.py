@@ -1,4 +1,4 @@
-"""The public names: all there, all told about, loaded only when used."""
+"""The public names: all there, all described, loaded only when used."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import get_type_hints
 
 import pytest
+from rankscope_cli.bundles import expanded
 
 import rankscope
 from rankscope import errors
@@ -81,14 +82,20 @@ def declared_defaults(function: Callable[..., object]) -> dict[str, object]:
     }
 
 
+def defaults_of_command(name: str) -> dict[str, object]:
+    """Those of the function of a command, as typer takes it."""
+    return declared_defaults(
+        expanded(getattr(import_module(f"rankscope_cli.commands.{name}"), name))
+    )
+
+
 COMPARING = ("imbalance", "pick_reports", "plot", "export", "report", "diff")
 """Commands that compare ranks."""
 
 
 @pytest.mark.parametrize("name", COMPARING)
 def test_defaults_are_those_of_the_command_line(name: str) -> None:
-    command = getattr(import_module(f"rankscope_cli.commands.{name}"), name)
-    of_command, of_library = declared_defaults(command), declared_defaults(Options)
+    of_command, of_library = defaults_of_command(name), declared_defaults(Options)
     shared = of_command.keys() & of_library.keys()
     assert shared >= {"iter_range", "clock", "include_warmup"}
     assert {each: of_command[each] for each in shared} == {
@@ -101,15 +108,11 @@ def test_the_keywords_of_answers_are_the_options_of_a_comparison() -> None:
 
 
 def test_every_option_of_a_comparison_is_one_of_the_command_line() -> None:
-    from rankscope_cli.commands.imbalance import imbalance
-
-    assert declared_defaults(Options).keys() <= declared_defaults(imbalance).keys()
+    assert declared_defaults(Options).keys() <= defaults_of_command("imbalance").keys()
 
 
 def test_defaults_of_ingest_are_those_of_the_command_line() -> None:
-    from rankscope_cli.commands.ingest import ingest
-
-    of_command, of_library = declared_defaults(ingest), declared_defaults(rankscope.ingest)
+    of_command, of_library = defaults_of_command("ingest"), declared_defaults(rankscope.ingest)
     callbacks = {"started", "progress"}
     terminal = {"output", "quiet", "verbose", "version"}
     own = {
@@ -126,9 +129,7 @@ def test_defaults_of_ingest_are_those_of_the_command_line() -> None:
 
 
 def test_the_theme_of_pictures_is_that_of_the_command_line() -> None:
-    from rankscope_cli.commands.plot import plot
-
-    assert declared_defaults(plot)["theme"] == declared_defaults(rankscope.Run.plot)["theme"]
+    assert defaults_of_command("plot")["theme"] == declared_defaults(rankscope.Run.plot)["theme"]
 
 
 @pytest.mark.parametrize(

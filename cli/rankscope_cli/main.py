@@ -14,6 +14,7 @@ from io import TextIOWrapper
 import typer
 
 from rankscope_cli import console, limits
+from rankscope_cli.bundles import expanded
 from rankscope_cli.help import FIRST, Command, Group
 from rankscope_cli.options import Version
 from rankscope_cli.signals import SIGNAL_EXIT, SignalCatcher, hint_after_signal, reason
@@ -60,9 +61,8 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
     for name in names:
         function = name.replace("-", "_")
         module = import_module(f"rankscope_cli.commands.{function}")
-        app.command(name, cls=Command, context_settings=SETTINGS.get(name))(
-            getattr(module, function)
-        )
+        command = expanded(getattr(module, function))
+        app.command(name, cls=Command, context_settings=SETTINGS.get(name))(command)
     return app
 
 

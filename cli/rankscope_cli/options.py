@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rankscope.model.kinds import PHASES
 from rankscope_cli import console
-from rankscope_cli.help import CHOICE, NAMES, OUTPUT
+from rankscope_cli.help import CHOICE, OUTPUT
 
 
 class Format(StrEnum):
@@ -182,46 +181,6 @@ DrawnMetric = Annotated[
         rich_help_panel=CHOICE,
     ),
 ]
-IterationOption = Annotated[
-    str | None,
-    typer.Option(
-        "--iteration",
-        metavar="REGEX|auto|whole",
-        help="Pattern of the names of iteration ranges; its first group is the number. 'auto': "
-        "detect steps in repeating events; 'whole': each capture is one iteration. Default: known "
-        "names, else auto if it is certain on every rank, else whole.",
-        rich_help_panel=NAMES,
-    ),
-]
-PhaseOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--phase",
-        metavar="NAME=REGEX",
-        help=f"Pattern of the names of a phase's ranges (repeatable). Phases: {', '.join(PHASES)}.",
-        rich_help_panel=NAMES,
-    ),
-]
-CollectiveOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--collective",
-        metavar="NAME=REGEX",
-        help="Pattern of the names of kernels that communicate (repeatable). Names: all_reduce, "
-        "all_gather, reduce_scatter, all_to_all, barrier, rooted, point_to_point, grouped.",
-        rich_help_panel=NAMES,
-    ),
-]
-RankPattern = Annotated[
-    str | None,
-    typer.Option(
-        "--rank-pattern",
-        metavar="REGEX",
-        help="Pattern that finds the rank in the path of a report, as group 'rank'.",
-        rich_help_panel=NAMES,
-    ),
-]
-
 RunOption = Annotated[
     int | None,
     typer.Option(
@@ -229,17 +188,6 @@ RunOption = Annotated[
         metavar="N",
         min=1,
         help="If the reports are of several runs: read this one. ingest without it lists them.",
-    ),
-]
-
-RankOption = Annotated[
-    int | None,
-    typer.Option(
-        "--rank",
-        metavar="N",
-        min=0,
-        help="The rank of the only report. Default: what the report or its name says, else 0.",
-        rich_help_panel=NAMES,
     ),
 ]
 
@@ -263,30 +211,3 @@ def check_page(target: Path, option: str) -> None:
             f"{option} {target}: the name of a page must end in .html",
             hint=f"{option} {target.with_suffix('.html')}",
         )
-
-
-def phases(given: list[str] | None) -> dict[str, str]:
-    """Phase → pattern, from texts of `--phase`; several patterns of a phase are alternatives."""
-    return _patterns("--phase", given or [], "forward='fprop'")
-
-
-def collectives(given: list[str] | None) -> dict[str, str]:
-    """Operation → pattern, from texts of `--collective`, as `phases` does it."""
-    return _patterns("--collective", given or [], "all_reduce='my_reduce_kernel'")
-
-
-def _patterns(option: str, given: list[str], example: str) -> dict[str, str]:
-    """Name → pattern, from texts `NAME=REGEX`.
-
-    Raises:
-        UsageError: a text has another form.
-    """
-    from rankscope.errors import UsageError
-
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, pattern = text.partition("=")
-        if not equals or not pattern:
-            raise UsageError(f"{option} {text!r} is not NAME=REGEX", hint=f"{option} {example}")
-        found[name] = f"{found[name]}|{pattern}" if name in found else pattern
-    return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from rankscope.capture import Scheduler
 from rankscope.model.kinds import NAMED_PHASES, By
 from rankscope.output.documents.common import says
 
@@ -37,16 +37,6 @@ IterRange = Annotated[
     str | None,
     says("iterations as a Python slice of their numbers: `10:50`, or `-20:` for the last 20"),
 ]
-
-
-class Scheduler(StrEnum):
-    """The program that starts the ranks; `pbs` is PALS, `k8s` the MPI operator."""
-
-    SLURM = "slurm"
-    PBS = "pbs"
-    MPIRUN = "mpirun"
-    TORCHRUN = "torchrun"
-    K8S = "k8s"
 
 
 class Question(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

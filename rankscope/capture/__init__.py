@@ -6,8 +6,8 @@ ranges to add to code that can.
 """
 
 from rankscope.capture.wrapper import (
-    SCHEDULERS,
     CaptureConfig,
+    Scheduler,
     default_trace,
     functions_trace,
     save,
@@ -17,8 +17,8 @@ from rankscope.capture.wrapper import (
 )
 
 __all__ = [
-    "SCHEDULERS",
     "CaptureConfig",
+    "Scheduler",
     "default_trace",
     "functions_trace",
     "save",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from importlib.resources import files
+from enum import StrEnum
 from pathlib import Path
 
 from rankscope.errors import UsageError
@@ -14,16 +14,24 @@ from rankscope.util.atomic_io import write_whole
 MARK = "# Written by: rankscope capture"
 """First line of our scripts; other files are never overwritten."""
 
-SCHEDULERS = {
-    "slurm": ("slurm.sh",),
-    "pbs": ("pbs.sh",),
-    "mpirun": ("mpirun.sh",),
-    "torchrun": ("torchrun.sh",),
-    "k8s": ("mpirun.sh", "k8s.sh"),
-}
-"""Scheduler → the script that finds rank, local rank and node."""
 
-TRACES_MPI = ("pbs", "mpirun", "k8s")
+class Scheduler(StrEnum):
+    """The program that starts the ranks; `pbs` is PALS, `k8s` the MPI operator."""
+
+    SLURM = "slurm"
+    PBS = "pbs"
+    MPIRUN = "mpirun"
+    TORCHRUN = "torchrun"
+    K8S = "k8s"
+
+
+SCRIPTS: dict[str, tuple[str, ...]] = {
+    **{each: (f"{each}.sh",) for each in Scheduler},
+    Scheduler.K8S: ("mpirun.sh", "k8s.sh"),
+}
+"""Scheduler → the scripts that find rank, local rank and node."""
+
+TRACES_MPI = (Scheduler.PBS, Scheduler.MPIRUN, Scheduler.K8S)
 """Schedulers of MPI programs, whose collectives nsys can trace."""
 
 PROFILER_API = "cudaProfilerApi"
@@ -85,17 +93,17 @@ def wrapper(scheduler: str, config: CaptureConfig, name: str = "profile.sh") -> 
     """The script to put between launcher and training command.
 
     Args:
-        scheduler: one of SCHEDULERS.
+        scheduler: one of `Scheduler`.
         config: what to capture.
         name: file name of the script, for its usage line.
 
     Raises:
         UsageError: an unknown scheduler, or options that contradict each other.
     """
-    if scheduler not in SCHEDULERS:
+    if scheduler not in SCRIPTS:
         raise UsageError(
             f"{scheduler}: is not a known scheduler",
-            hint=f"one of {', '.join(SCHEDULERS)}; torchrun for PyTorchJob and the like",
+            hint=f"one of {', '.join(SCRIPTS)}; torchrun for PyTorchJob and the like",
         )
     trace = config.trace or default_trace(scheduler)
     _check(config, trace)
@@ -122,7 +130,7 @@ def wrapper(scheduler: str, config: CaptureConfig, name: str = "profile.sh") -> 
         + (RANGE if config.capture_range else "")
         + HEAD
     )
-    parts = [_text(part).replace("WRAPPER", _called(name)) for part in SCHEDULERS[scheduler]]
+    parts = [_text(part).replace("WRAPPER", _called(name)) for part in SCRIPTS[scheduler]]
     return "\n".join([head, "\n".join(lines) + "\n", *parts, _text("profile.sh")])
 
 
@@ -133,7 +141,7 @@ def default_trace(scheduler: str) -> str:
 
 def usage(scheduler: str, name: str) -> str:
     """The shell line that starts a training with the script `name`."""
-    comment = _text(SCHEDULERS[scheduler][-1]).partition("WRAPPER")
+    comment = _text(SCRIPTS[scheduler][-1]).partition("WRAPPER")
     return comment[0].rpartition(":  ")[2] + _called(name) + comment[2].partition("\n")[0]
 
 
@@ -207,4 +215,4 @@ def _called(name: str) -> str:
 
 
 def _text(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
+    return Path(__file__).with_name(name).read_text("utf-8")

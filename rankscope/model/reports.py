@@ -245,10 +245,10 @@ class Abilities:
 
 @dataclass(frozen=True, slots=True)
 class CauseAbility:
-    """Whether a report can tell a cause."""
+    """Whether a report holds what identifies a cause."""
 
     cause: str  # a CauseKind
-    told: bool
+    identifiable: bool
     capture: str  # how to record what it rests on
 
 

@@ -170,35 +170,36 @@ def _first_clause(message: str) -> str:
 
 
 def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:
-    """Which share of the causes can be told, and how to record the rest; None: all of them."""
-    causes = [report.causes for report in reports if report.usable]
-    by_cause = [*zip(*causes, strict=True)]
-    lacking = [of for of in by_cause if not all(each.told for each in of)]
+    """How many causes can be identified, and how to record the rest; None: all of them."""
+    known, lacking = _causes(reports)
     if not lacking:
         return None
-    captures = dict.fromkeys(of[0].capture for of in lacking)
-    count = len(by_cause) - len(lacking)
+    count, whole = len(known), len(known) + sum(map(len, lacking.values()))
     return (
-        f"Why a rank is slow: {count or 'none'} of {counted(len(by_cause), 'cause')} can be told; "
-        f"for {'the others' if count else 'them'}: {'; '.join(captures)}."
+        f"Why a rank is slow: {count or 'none'} of {counted(whole, 'cause')} can be identified; "
+        f"for {'the others' if count else 'them'}: {'; '.join(lacking)}."
     )
 
 
 def causes_text(reports: tuple[CheckedReport, ...]) -> list[str]:
-    """Which causes all usable reports can tell, and a line for each capture that others need."""
-    causes = [report.causes for report in reports if report.usable]
-    if not causes:
+    """Which causes can be identified, and a line for each capture that others need."""
+    known, lacking = _causes(reports)
+    if not (known or lacking):
         return []
-    explainable = [of[0].cause for of in zip(*causes, strict=True) if all(each.told for each in of)]
-    lacking: dict[str, list[str]] = {}
-    for of in zip(*causes, strict=True):
-        if not all(each.told for each in of):
-            lacking.setdefault(of[0].capture, []).append(of[0].cause)
-    lines = [f"Causes that can be told: {', '.join(explainable) or 'none'}."]
-    lines += [
-        f"Cannot be told: {', '.join(names)}; {capture}." for capture, names in lacking.items()
+    return [
+        f"Causes that can be identified: {', '.join(known) or 'none'}.",
+        *(f"Cannot be identified: {', '.join(of)}; {capture}." for capture, of in lacking.items()),
     ]
-    return lines
+
+
+def _causes(reports: tuple[CheckedReport, ...]) -> tuple[list[str], dict[str, list[str]]]:
+    """The causes that all usable reports identify; how to capture the others → these."""
+    known: list[str] = []
+    lacking: dict[str, list[str]] = {}
+    for of in zip(*(report.causes for report in reports if report.usable), strict=True):
+        is_known = all(each.identifiable for each in of)
+        (known if is_known else lacking.setdefault(of[0].capture, [])).append(of[0].cause)
+    return known, lacking
 
 
 def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:

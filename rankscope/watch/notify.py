@@ -1,4 +1,4 @@
-"""Another program is told of a verdict that changed."""
+"""The program that is notified of a verdict that changed."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Poll:
     """The result of one look at the folder.
 
     Attributes:
-        announcements: verdicts, of which `Watcher.announced` must be told.
+        announcements: verdicts; `Watcher.announced` takes each once it was shown.
         problems: warnings, each of which is given once.
         taken: number of reports that were read.
         growing: number of reports that are still being written.
@@ -140,7 +140,7 @@ class Watcher:
         """Take in the reports that are complete, and compare the windows that changed.
 
         Args:
-            once: there is no further look: whether more reports may come is told by the times
+            once: there is no further look: whether more reports may come is known by the times
                 of the files alone.
 
         Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.capture import SCHEDULERS, CaptureConfig, save, wrapper
+from rankscope.capture import CaptureConfig, Scheduler, save, wrapper
 from tests.capture.jobs import VARIABLES, launch
 
 NSYS = '#!/bin/sh\ncase "$*" in *--help*) exit;; esac\necho "$TMPDIR" > used\n'
@@ -31,7 +31,7 @@ def numbers(scheduler: str) -> list[str]:
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", [*Scheduler])
 def test_values_are_not_evaluated(tmp_path: Path, scheduler: str, value: str) -> None:
     assert len(numbers(scheduler)) == 3
     for name in numbers(scheduler):
@@ -45,7 +45,7 @@ def test_values_are_not_evaluated(tmp_path: Path, scheduler: str, value: str) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", [*Scheduler])
 def test_numbers_are_decimal(tmp_path: Path, scheduler: str) -> None:
     """In arithmetic, 08 would be a wrong octal number."""
     run = prepared(tmp_path, scheduler)

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.capture import SCHEDULERS, CaptureConfig, functions_trace, save, snippet, wrapper
+from rankscope.capture import CaptureConfig, Scheduler, functions_trace, save, snippet, wrapper
 from rankscope.errors import UsageError
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.conventions import vocabulary
@@ -46,7 +46,7 @@ def script(folder: Path, scheduler: str, wish: CaptureConfig | None = None) -> s
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
-@pytest.mark.parametrize("scheduler", mostly_slow(SCHEDULERS))
+@pytest.mark.parametrize("scheduler", mostly_slow([*Scheduler]))
 def test_shellcheck_finds_nothing(scheduler: str, tmp_path: Path) -> None:
     every = (
         CaptureConfig(),
@@ -226,7 +226,7 @@ def test_the_window_and_the_trace(tmp_path: Path) -> None:
         assert option in output
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", [*Scheduler])
 def test_failures_say_what_to_do(scheduler: str, tmp_path: Path) -> None:
     run = script(tmp_path, scheduler)
     alone = subprocess.run(

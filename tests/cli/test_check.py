@@ -122,13 +122,13 @@ def test_everything_but_the_answer_is_behind_verbose(cli: Cli, reports: list[Pat
     short = cli("check", *reports).out
     assert "iterations   missing" not in short
     assert "device_slower" not in short
-    assert short.count("can be told; for the others: ") == 1
+    assert short.count("can be identified; for the others: ") == 1
     advice = [line for line in short.splitlines() if line.startswith("- ")]
     assert advice
     assert all(" → " in line for line in advice)
     whole = cli("check", *reports, "--verbose").out
     assert "iterations   missing" in whole
-    assert "Causes that can be told: device_slower" in whole
+    assert "Causes that can be identified: device_slower" in whole
     assert whole.count("\n  → ") >= len(advice)
 
 

@@ -81,7 +81,7 @@ def option_values() -> set[str]:
 
 
 def _declared(hint: Any) -> tuple[type[StrEnum] | None, Any]:
-    """The enum of a parameter, if it has one, and what typer is told of it."""
+    """The enum of a parameter, if it has one, and its declaration for typer."""
     kind, *output = get_args(hint)
     several = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     enums = [each for each in several if isinstance(each, type) and issubclass(each, StrEnum)]

@@ -107,7 +107,7 @@ def _place(record: RankRecord, op: DeviceOp) -> Event:
 
 
 def _group(job: Job, record: RankRecord, op: DeviceOp) -> Event:
-    """What NCCL kernels are told of their process group."""
+    """What NCCL kernels state of their process group."""
     kind = GROUPS.get(op[3])
     name = None if kind is None else job.group_of(kind, record.identity.rank)
     if name is None:

@@ -38,7 +38,7 @@ def samples(*rows: tuple[int, str]) -> Samples:
     return Samples(np.array(at, np.int64), pl.Series(function))
 
 
-def states(told: ThreadEvents, edges: tuple[int, ...] = (0, END), **limits: int) -> pl.DataFrame:
+def states(events: ThreadEvents, edges: tuple[int, ...] = (0, END), **limits: int) -> pl.DataFrame:
     """The states of a timeline of a window for each pair of edges, load and forward in turn."""
     pairs = [*pairwise(edges)]
     iterations = filled(
@@ -51,7 +51,7 @@ def states(told: ThreadEvents, edges: tuple[int, ...] = (0, END), **limits: int)
         rows += [(begin, half, number, "load")] * (half > begin)
         rows += [(half, end, number, "forward")]
     host = pl.DataFrame(rows, SEGMENTS, orient="row")
-    return host_states(iterations, host, told, minor_ns=0, **limits)
+    return host_states(iterations, host, events, minor_ns=0, **limits)
 
 
 def spent(frame: pl.DataFrame) -> dict[tuple[str, str], int]:
@@ -62,13 +62,13 @@ def spent(frame: pl.DataFrame) -> dict[tuple[str, str], int]:
 def test_time_that_samples_leave_out_is_the_kernels() -> None:
     """80 ns on the CPU, a sample each 5 ns of user code: 3 samples stand for 20 ns at most."""
     sampled = samples((1, "memset"), (6, "memset"), (30, "memset"))
-    told = ThreadEvents(switches((0, True)), Calls.none(), None, replace(sampled, period_ns=5))
-    found = states(told)
+    events = ThreadEvents(switches((0, True)), Calls.none(), None, replace(sampled, period_ns=5))
+    found = states(events)
     assert found["total_ns"].sum() == END
     load, forward = (spent(found.filter(phase=phase)) for phase in ("load", "forward"))
     assert load == {("on_cpu", "memset"): 20, ("on_cpu", "kernel"): 20}
     assert forward == {("on_cpu", ""): 5, ("on_cpu", "kernel"): 35}
-    without_calls = ThreadEvents(switches((0, True)), None, None, told.samples)
+    without_calls = ThreadEvents(switches((0, True)), None, None, events.samples)
     assert ("on_cpu", "kernel") not in spent(states(without_calls)), "it may be any call"
 
 
@@ -76,9 +76,9 @@ NESTED = st.lists(
     st.tuples(st.integers(0, END - 1), st.integers(1, 30), st.sampled_from("abc")), max_size=6
 ).map(lambda rows: [(start, min(start + length, END), name) for start, length, name in rows])
 EVENTS = st.builds(
-    lambda told, on, system, cuda, profiler: ThreadEvents(
-        switches(*[(at, place % 2 == on) for place, at in enumerate(sorted(told))])
-        if told
+    lambda events, on, system, cuda, profiler: ThreadEvents(
+        switches(*[(at, place % 2 == on) for place, at in enumerate(sorted(events))])
+        if events
         else None,
         calls(*[(a, b, f"os {name}") for a, b, name in system]) if system is not None else None,
         calls(*[(a, b, f"cuda {name}") for a, b, name in cuda]),
@@ -111,34 +111,34 @@ def outermost(at: int, *groups: Calls | None) -> str | None:
     return None
 
 
-def played(told: ThreadEvents, at: int) -> tuple[str, str | None]:
+def played(events: ThreadEvents, at: int) -> tuple[str, str | None]:
     """State and name at an instant, by the rules of METHOD.md#causes."""
-    own = outermost(at, told.profiler)
+    own = outermost(at, events.profiler)
     if own is not None:
         return "profiler", own
-    cuda, call = outermost(at, told.cuda_calls), outermost(at, told.os_calls)
+    cuda, call = outermost(at, events.cuda_calls), outermost(at, events.os_calls)
     if cuda is not None:
         return "cuda_call", cuda
-    if told.switches is None:
+    if events.switches is None:
         return ("blocked", call) if call is not None else ("unknown", "")
-    before = [on for t, on in zip(told.switches.at, told.switches.on, strict=True) if t <= at]
-    if before[-1] if before else not told.switches.on[0]:
+    before = [on for t, on in zip(events.switches.at, events.switches.on, strict=True) if t <= at]
+    if before[-1] if before else not events.switches.on[0]:
         return "on_cpu", call or ""
     if call is not None:
         return "blocked", call
-    return ("off_cpu", "") if told.os_calls is not None else ("unknown", "off_cpu")
+    return ("off_cpu", "") if events.os_calls is not None else ("unknown", "off_cpu")
 
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(told=EVENTS, inner=st.sets(st.integers(1, END - 1), max_size=3), many=st.booleans())
+@given(events=EVENTS, inner=st.sets(st.integers(1, END - 1), max_size=3), many=st.booleans())
 def test_states_fill_every_phase_and_are_those_of_each_ns(
-    told: ThreadEvents, inner: set[int], many: bool
+    events: ThreadEvents, inner: set[int], many: bool
 ) -> None:
     edges = (0, *sorted(inner), END)
-    found = states(told, edges, at_once=4 if many else 10_000)  # several blocks, or one
+    found = states(events, edges, at_once=4 if many else 10_000)  # several blocks, or one
     # Calls that begin and end together have no order: either name is right.
-    alike = [row for group in (told.os_calls, told.cuda_calls, told.profiler) if group
+    alike = [row for group in (events.os_calls, events.cuda_calls, events.profiler) if group
              for row in zip(group.start, group.end, strict=True)]  # fmt: skip
     for number, (begin, end) in enumerate(pairwise(edges)):
         rows = found.filter(iteration=number)
@@ -149,7 +149,7 @@ def test_states_fill_every_phase_and_are_those_of_each_ns(
         if len({*alike}) == len(alike):
             expected: dict[tuple[str, str | None], int] = {}
             for at in range(begin, end):
-                key = played(told, at)
+                key = played(events, at)
                 expected[key] = expected.get(key, 0) + 1
             assert spent(rows) == expected
 
@@ -159,11 +159,11 @@ def test_without_any_table_nothing_is_said() -> None:
 
 
 def test_time_on_the_cpu_is_divided_by_samples_and_nothing_is_lost() -> None:
-    told = ThreadEvents(
+    events = ThreadEvents(
         switches=switches((0, True), (7, False)),
         samples=samples((1, "f"), (2, "g"), (3, "f"), (20, "off the CPU"), (50, "later")),
     )
-    found = states(told, (0, 20, END)).filter(iteration=0)
+    found = states(events, (0, 20, END)).filter(iteration=0)
     assert spent(found) == {
         ("on_cpu", "f"): 5,  # 7 ns by 2 of 3 samples: 4, and what is left
         ("on_cpu", "g"): 2,
@@ -173,11 +173,11 @@ def test_time_on_the_cpu_is_divided_by_samples_and_nothing_is_lost() -> None:
 
 
 def test_a_call_on_the_cpu_keeps_its_name() -> None:
-    told = ThreadEvents(
+    events = ThreadEvents(
         switches=switches((0, True), (30, False), (50, True)),
         os_calls=calls((10, 60, "fsync"), (20, 40, "nested")),
     )
-    assert spent(states(told)) == {
+    assert spent(states(events)) == {
         ("on_cpu", ""): 10 + 20,
         ("on_cpu", "fsync"): 20 + 10,
         ("blocked", "fsync"): 20,
@@ -185,6 +185,6 @@ def test_a_call_on_the_cpu_keeps_its_name() -> None:
 
 
 def test_minor_names_are_added_up() -> None:
-    told = ThreadEvents(os_calls=calls((0, 20, "long"), (30, 34, "short"), (40, 45, "other")))
-    found = spent(states(told, most_names=1))
+    events = ThreadEvents(os_calls=calls((0, 20, "long"), (30, 34, "short"), (40, 45, "other")))
+    found = spent(states(events, most_names=1))
     assert found == {("blocked", "long"): 20, ("blocked", ""): 9, ("unknown", ""): END - 29}

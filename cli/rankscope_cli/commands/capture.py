@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.capture import Scheduler
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope_cli import console
 from rankscope_cli.opening import opened
-from rankscope_cli.options import LONGEST_S, Format, FormatOption, Quiet, Version
+from rankscope_cli.options import LONGEST_S, Format, FormatOption, Quiet
 
 if TYPE_CHECKING:
     from rankscope.capture import CaptureConfig
     from rankscope.compare.next_capture import NextCapture
-
-
-class Scheduler(StrEnum):
-    """The program that starts the ranks."""
-
-    SLURM = "slurm"
-    PBS = "pbs"
-    MPIRUN = "mpirun"
-    TORCHRUN = "torchrun"
-    K8S = "k8s"
 
 
 def capture(
@@ -136,7 +126,6 @@ def capture(
     ] = False,
     shown: FormatOption = Format.TABLE,
     quiet: Quiet = False,
-    version: Version = False,
 ) -> None:
     """Print a wrapper script to put between the launcher and the training command.
 

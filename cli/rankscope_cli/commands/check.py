@@ -8,24 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.bundles import Shaping
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     All,
-    CollectiveOption,
     ExportTimeout,
     Format,
     FormatOption,
-    IterationOption,
     Jobs,
-    PhaseOption,
     Quiet,
-    RankOption,
-    RankPattern,
     RunOption,
     Verbose,
-    Version,
-    collectives,
-    phases,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +26,7 @@ if TYPE_CHECKING:
 
 
 def check(
+    *,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -48,11 +42,7 @@ def check(
             help="Instead of reports: show all warnings about the run in this database.",
         ),
     ] = None,
-    iteration: IterationOption = None,
-    phase: PhaseOption = None,
-    collective: CollectiveOption = None,
-    rank_pattern: RankPattern = None,
-    rank: RankOption = None,
+    shaping: Shaping,
     run: RunOption = None,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
@@ -60,7 +50,6 @@ def check(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Check whether reports are sufficient, what is missing, and how to capture it.
 
@@ -86,13 +75,9 @@ def check(
             hint="rankscope check PATH... examines reports, rankscope check --db FILE a database",
         )
     from rankscope.ingestion.check import check as check_reports
-    from rankscope.model.options import ShapingOptions
 
-    options = ShapingOptions.of(
-        iteration, phases(phase), rank_pattern, rank, collectives(collective)
-    )
     with console.progress(quiet) as (started, advance):
-        reports = check_reports(paths, options, jobs, run, started, advance)
+        reports = check_reports(paths, shaping, jobs, run, started, advance)
     _show(reports, output, show_all, verbose)
     if not all(report.usable for report in reports):
         raise typer.Exit(3)

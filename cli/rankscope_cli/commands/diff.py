@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.model.options import Options
 from rankscope.util.wording import counted, slower_or_faster
 from rankscope_cli import console
-from rankscope_cli.analysis import with_analysis
+from rankscope_cli.bundles import Analysis
 from rankscope_cli.opening import opened
-from rankscope_cli.options import (
-    All,
-    Format,
-    FormatOption,
-    MetricsOption,
-    Quiet,
-    Verbose,
-    Version,
-)
+from rankscope_cli.options import All, Format, FormatOption, MetricsOption, Quiet, Verbose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +20,6 @@ if TYPE_CHECKING:
     from rankscope.history.diff.compare import RunDiff
 
 
-@with_analysis
 def diff(
     *,
     runs: Annotated[
@@ -48,7 +38,7 @@ def diff(
             "glob patterns. The noise is that between these runs.",
         ),
     ] = None,
-    analysis: Options,
+    analysis: Analysis,
     metric: MetricsOption = None,
     show_all: All = False,
     fail_above: Annotated[
@@ -64,7 +54,6 @@ def diff(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Compare two runs: which ranks and phases changed beyond noise?
 

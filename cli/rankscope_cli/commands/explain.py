@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import Format, FormatOption, Quiet, Version
+from rankscope_cli.options import Format, FormatOption, Quiet
 
 if TYPE_CHECKING:
     from rankscope.output.explain import Entry, Explanation
@@ -28,7 +28,6 @@ def explain(
     ] = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
-    version: Version = False,
 ) -> None:
     """The meaning of a name that rankscope prints, its formula, and what to do.
 

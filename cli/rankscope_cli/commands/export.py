@@ -7,29 +7,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from rankscope.model.options import Options
-from rankscope_cli import console
-from rankscope_cli.analysis import with_mean_analysis
+from rankscope_cli.bundles import MeanAnalysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.opening import opened
-from rankscope_cli.options import (
-    Db,
-    Format,
-    FormatOption,
-    PickMetric,
-    Quiet,
-    Verbose,
-    Version,
-)
+from rankscope_cli.options import Db, Format, FormatOption, PickMetric, Quiet, Verbose
+from rankscope_cli.written import Written
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankscope.api import Run
     from rankscope.compare.comparison import Comparison
     from rankscope.model.reports import RunWarning
     from rankscope.model.results import Timeline
@@ -55,7 +45,6 @@ class ExportTable(StrEnum):
     COLLECTIVES = "collectives"
 
 
-@with_mean_analysis
 def export(
     *,
     target: Annotated[
@@ -78,7 +67,7 @@ def export(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    analysis: Options,
+    analysis: MeanAnalysis,
     metric: PickMetric = None,
     table: Annotated[
         ExportTable | None,
@@ -92,7 +81,6 @@ def export(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Export the picked ranks on one clock as a Chrome/Perfetto trace, or a table.
 
@@ -128,11 +116,7 @@ def export(
         done = _rank_iterations(comparison, selected, limited, target, ending)
     else:
         done = _detail(comparison, selected, limited, metric, target, ending, table)
-    _say(target, run, comparison, done, output, quiet, verbose)
-    if verbose:
-        from rankscope.output import text_tables
-
-        console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
+    _written(target, done).show(run, comparison, output, quiet, verbose)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,23 +355,22 @@ def _write_table(frame: pl.DataFrame, target: Path, ending: str) -> int:
     return len(content.getvalue())
 
 
-def _say(
-    target: Path,
-    run: Run,
-    comparison: Comparison,
-    done: Exported,
-    output: Format,
-    quiet: bool,
-    verbose: bool,
-) -> None:
-    """Print what was written, and how to open it."""
-    import polars as pl
-
-    from rankscope.output.frame_table import frame_text
+def _written(target: Path, done: Exported) -> Written:
+    """What to print of a file, and how to open it."""
+    from rankscope.output.documents.written import Export
     from rankscope.output.quantities import agreeing, counted, ranks_text, short_path, size, span
 
-    problems = [*comparison.warnings, *done.problems]
-    facts: dict[str, Any] = {
+    is_trace = done.kind == "trace"
+    rows = (
+        counted(done.rows, "event") if is_trace else f"{counted(done.rows, 'row')} of {done.kind}"
+    )
+    lines = [
+        f"{short_path(target)}: {rows} ({size(done.bytes)}), {ranks_text(done.ranks)}, "
+        f"{agreeing(len(done.iterations), 'iteration')} {span(done.iterations)}"
+    ]
+    if is_trace:
+        lines.append(f"Open it in {VIEWER} (uploads nothing) or chrome://tracing.")
+    facts: dict[str, object] = {
         "output": str(target),
         "kind": done.kind,
         "rows": done.rows,
@@ -395,22 +378,4 @@ def _say(
         "ranks": list(done.ranks),
         "iterations": list(done.iterations),
     }
-    if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
-        from rankscope.output.documents.written import Export, written
-
-        console.write(dumps(written(Export, run.db, comparison, done.problems, **facts)))
-        return
-    console.warn_of_run(run, problems, quiet, verbose)
-    if output is not Format.TABLE:
-        console.write(frame_text(pl.DataFrame([facts]), "Exported", is_csv=output is Format.CSV))
-        return
-    rows = counted(done.rows, "event" if done.kind == "trace" else "row")
-    of_table = "" if done.kind == "trace" else f" of {done.kind}"
-    iterations = f"{agreeing(len(done.iterations), 'iteration')} {span(done.iterations)}"
-    console.write(
-        f"{short_path(target)}: {rows}{of_table} ({size(done.bytes)}), "
-        f"{ranks_text(done.ranks)}, {iterations}"
-    )
-    if done.kind == "trace":
-        console.write(f"Open it in {VIEWER} (uploads nothing) or chrome://tracing.")
+    return Written(Export, "Exported", facts, lines, done.problems)

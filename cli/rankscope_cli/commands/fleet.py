@@ -17,7 +17,6 @@ from rankscope_cli.options import (
     Theme,
     ThemeOption,
     Verbose,
-    Version,
     check_page,
 )
 
@@ -75,7 +74,6 @@ def fleet(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Find the hosts and GPUs that are slow in run after run, beyond chance.
 

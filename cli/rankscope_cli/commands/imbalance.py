@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope.model.kinds import By, VerdictKind
-from rankscope.model.options import Options
 from rankscope_cli import console
-from rankscope_cli.analysis import with_analysis
+from rankscope_cli.bundles import Analysis
 from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.opening import run_of, with_database
 from rankscope_cli.options import (
@@ -21,7 +20,6 @@ from rankscope_cli.options import (
     MetricsOption,
     Quiet,
     Verbose,
-    Version,
     ranks_option,
 )
 
@@ -44,7 +42,6 @@ MORE = "More: --all, --gain (what each repair would save), --by iteration|phase|
 """The last line."""
 
 
-@with_analysis
 def imbalance(
     *,
     paths: Annotated[
@@ -56,7 +53,7 @@ def imbalance(
         ),
     ] = None,
     db: Db = Path("rankscope.duckdb"),
-    analysis: Options,
+    analysis: Analysis,
     metric: MetricsOption = None,
     by: Annotated[
         By,
@@ -93,7 +90,6 @@ def imbalance(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Show which ranks are slow, in which iterations and phases, and what it costs.
 

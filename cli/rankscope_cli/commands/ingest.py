@@ -9,25 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.bundles import Shaping
 from rankscope_cli.options import (
-    CollectiveOption,
     Db,
     ExportTimeout,
     Format,
     FormatOption,
-    IterationOption,
     Jobs,
     OnError,
     Paths,
-    PhaseOption,
     Quiet,
-    RankOption,
-    RankPattern,
     RunOption,
     Verbose,
-    Version,
-    collectives,
-    phases,
 )
 
 if TYPE_CHECKING:
@@ -47,13 +40,10 @@ Examples:
 
 
 def ingest(
+    *,
     paths: Paths,
     db: Db = Path("rankscope.duckdb"),
-    iteration: IterationOption = None,
-    phase: PhaseOption = None,
-    collective: CollectiveOption = None,
-    rank_pattern: RankPattern = None,
-    rank: RankOption = None,
+    shaping: Shaping,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
     scheduler: Annotated[
@@ -102,7 +92,6 @@ def ingest(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Read the profiler reports of a run into one database.
 
@@ -111,17 +100,13 @@ def ingest(
     """
     from rankscope.errors import UsageError
     from rankscope.ingestion.job import ingest_reports
-    from rankscope.model.options import ShapingOptions
     from rankscope.util.rank_list import parse_ranks
 
-    options = ShapingOptions.of(
-        iteration, phases(phase), rank_pattern, rank, collectives(collective)
-    )
     databases = {db: run}
     if all_runs:
         if run is not None:
             raise UsageError("--run with --all-runs", hint="give one of them")
-        count = _count_runs(paths, rank_pattern)
+        count = _count_runs(paths, shaping.rank_pattern)
         names = {db.with_stem(f"{db.stem}-{each}"): each for each in range(1, count + 1)}
         databases = {**names} if count > 1 else databases
     documents: list[Ingest] = []
@@ -130,7 +115,7 @@ def ingest(
             done = ingest_reports(
                 paths,
                 target,
-                options,
+                shaping,
                 jobs=jobs,
                 scheduler=scheduler,
                 on_error=on_error.value,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import Quiet, Verbose, Version
+from rankscope_cli.options import Quiet, Verbose
 
 
 def mcp(
@@ -21,7 +21,6 @@ def mcp(
     ],
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Answer an assistant: a server of the Model Context Protocol on stdin and stdout.
 

@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.model.options import Options
 from rankscope_cli import console
-from rankscope_cli.analysis import with_analysis
+from rankscope_cli.bundles import Analysis
 from rankscope_cli.opening import opened
-from rankscope_cli.options import (
-    Db,
-    Format,
-    FormatOption,
-    PickMetric,
-    Quiet,
-    Verbose,
-    Version,
-    ranks_option,
-)
+from rankscope_cli.options import Db, Format, FormatOption, PickMetric, Quiet, Verbose, ranks_option
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,11 +33,10 @@ LONGEST_COMMAND = 20_000
 """Most characters of a command, which is useless if it is cut."""
 
 
-@with_analysis
 def pick_reports(
     *,
     db: Db = Path("rankscope.duckdb"),
-    analysis: Options,
+    analysis: Analysis,
     metric: PickMetric = None,
     ranks: Annotated[str | None, ranks_option("Pick from these ranks")] = None,
     view: Annotated[
@@ -73,7 +62,6 @@ def pick_reports(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Name the min, median and max reports to open side by side, and where to look.
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rankscope.model.options import Options
 from rankscope.output.plots import KINDS
-from rankscope_cli import console
-from rankscope_cli.analysis import with_mean_analysis
+from rankscope_cli.bundles import MeanAnalysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
@@ -22,9 +20,9 @@ from rankscope_cli.options import (
     Theme,
     ThemeOption,
     Verbose,
-    Version,
     ranks_option,
 )
+from rankscope_cli.written import Written
 
 EXAMPLES = """
 Examples:
@@ -41,7 +39,6 @@ def _kinds() -> list[str]:
     return [*KINDS]
 
 
-@with_mean_analysis
 def plot(
     *,
     kind: Annotated[
@@ -57,7 +54,7 @@ def plot(
         ),
     ] = None,
     db: Db = Path("rankscope.duckdb"),
-    analysis: Options,
+    analysis: MeanAnalysis,
     metric: DrawnMetric = None,
     iteration: Annotated[
         int | None,
@@ -81,14 +78,16 @@ def plot(
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Draw a picture of the run; its title is the finding."""
     from rankscope.api import view_of
     from rankscope.compare.comparison import Stage
+    from rankscope.output.documents.written import Plot
     from rankscope.output.plots import draw, format_of, save, title_of
+    from rankscope.output.quantities import short_path
     from rankscope.util.atomic_io import check_writable
     from rankscope.util.rank_list import parse_ranks
+    from rankscope.util.sanitize import sanitized
 
     path = target or Path(f"{kind}.png")
     if kind in KINDS:
@@ -100,24 +99,13 @@ def plot(
     view = view_of(kind, comparison, metric, iteration, theme.value, chosen)
     figure = draw(kind, comparison, view)
     save(figure, path, theme.value)
-    facts: dict[str, Any] = {
-        "kind": kind,
-        "file": str(path),
-        "title": title_of(figure),
-        "theme": theme.value,
-    }
-    if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
-        from rankscope.output.documents.written import Plot, written
-
-        console.write(dumps(written(Plot, db, comparison, **facts)))
-        return
-    _write(facts, output)
-    console.warn_of_run(run, comparison.warnings, quiet, verbose)
-    if verbose:
-        from rankscope.output.text_tables import run_line
-
-        console.say(f"rankscope: {run_line(comparison.facts)}")
+    title = title_of(figure)
+    Written(
+        Plot,
+        "Picture",
+        {"kind": kind, "file": str(path), "title": title, "theme": theme.value},
+        [f"{short_path(path)}: {sanitized(title, 300)}"],
+    ).show(run, comparison, output, quiet, verbose)
 
 
 plot.__doc__ = "\n\n".join(
@@ -128,18 +116,3 @@ plot.__doc__ = "\n\n".join(
         EXAMPLES.strip(),
     ]
 )
-
-
-def _write(facts: dict[str, str], output: Format) -> None:
-    """Print the name of the picture's file and its title."""
-    from rankscope.output.quantities import short_path
-    from rankscope.util.sanitize import sanitized
-
-    if output is Format.TABLE:
-        console.write(f"{short_path(Path(facts['file']))}: {sanitized(facts['title'], 300)}")
-        return
-    import polars as pl
-
-    from rankscope.output.frame_table import frame_text
-
-    console.write(frame_text(pl.DataFrame([facts]), "Picture", is_csv=output is Format.CSV))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import Quiet, Version
+from rankscope_cli.options import Quiet
 
 
 def recipe(
@@ -22,7 +22,6 @@ def recipe(
         ),
     ],
     quiet: Quiet = False,
-    version: Version = False,
 ) -> None:
     """Write a recipe, so that `nsys recipe rankscope --input REPORTS` says who is slow.
 

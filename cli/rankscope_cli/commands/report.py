@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rankscope.model.options import Options
 from rankscope_cli import console
-from rankscope_cli.analysis import with_mean_analysis
+from rankscope_cli.bundles import MeanAnalysis
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     Db,
@@ -18,13 +17,12 @@ from rankscope_cli.options import (
     PickMetric,
     Quiet,
     Verbose,
-    Version,
     check_page,
     ranks_option,
 )
+from rankscope_cli.written import Written
 
 
-@with_mean_analysis
 def report(
     *,
     target: Annotated[
@@ -32,13 +30,12 @@ def report(
         typer.Option("--output", "-o", metavar="FILE.html", help="The page to write."),
     ],
     db: Db = Path("rankscope.duckdb"),
-    analysis: Options,
+    analysis: MeanAnalysis,
     metric: PickMetric = None,
     ranks: Annotated[str | None, ranks_option("Pick the ranks of the timeline from these")] = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Write one self-contained page: verdict, heat map, phases, timeline and tables.
 
@@ -50,10 +47,8 @@ def report(
 
       rankscope report --iter-range 10:50 -o slow.html
     """
-    import polars as pl
-
     from rankscope.api import picks_of
-    from rankscope.output import frame_table, text_tables
+    from rankscope.output.documents.written import Report
     from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable
@@ -68,24 +63,11 @@ def report(
     page = make_page(comparison, picks_of(comparison, metric, chosen), db, target, ranks=ranks)
     page = page.save(target)
     length = len(page.content)
-    facts: dict[str, Any] = {
-        "output": str(target),
-        "bytes": length,
-        "timeline": not page.no_timeline,
-    }
-    if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
-        from rankscope.output.documents.written import Report, written
-
-        console.write(dumps(written(Report, db, comparison, **facts)))
-        return
-    if page.no_timeline:
+    if page.no_timeline and output is not Format.JSON:
         console.say(f"rankscope: warning: no timeline: {sanitized(page.no_timeline, 2000)}", quiet)
-    console.warn_of_run(run, comparison.warnings, quiet, verbose)
-    if output is Format.TABLE:
-        console.write(f"{short_path(target)}: {size(length)}; open it in any browser")
-    else:
-        frame = pl.DataFrame([facts])
-        console.write(frame_table.frame_text(frame, "Page", is_csv=output is Format.CSV))
-    if verbose:
-        console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
+    Written(
+        Report,
+        "Page",
+        {"output": str(target), "bytes": length, "timeline": not page.no_timeline},
+        [f"{short_path(target)}: {size(length)}; open it in any browser"],
+    ).show(run, comparison, output, quiet, verbose)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import Quiet, Version
+from rankscope_cli.options import Quiet
 
 
 def scrub(
@@ -23,7 +23,6 @@ def scrub(
         typer.Option("--host", metavar="NAME", help="Name to write in place of the host's."),
     ] = None,
     quiet: Quiet = False,
-    version: Version = False,
 ) -> None:
     """Copy a report without environment, command lines, paths, names of users, hosts and programs.
 

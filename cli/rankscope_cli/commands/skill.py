@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import Quiet, Version
+from rankscope_cli.options import Quiet
 
 
 def skill(
@@ -21,7 +21,6 @@ def skill(
         ),
     ] = None,
     quiet: Quiet = False,
-    version: Version = False,
 ) -> None:
     """Print or install SKILL.md, which tells an assistant when and how to use rankscope.
 

@@ -7,26 +7,18 @@ from typing import Annotated
 
 import typer
 
-from rankscope.model.options import Options
 from rankscope_cli import console
-from rankscope_cli.analysis import with_mean_analysis
-from rankscope_cli.options import (
-    Db,
-    PickMetric,
-    Quiet,
-    Verbose,
-    Version,
-)
+from rankscope_cli.bundles import MeanAnalysis
+from rankscope_cli.options import Db, PickMetric, Quiet, Verbose
 
 ADDRESS_AFTER_S = 0.5
 """Time (s) after which the address is printed, although the ranks are still being compared."""
 
 
-@with_mean_analysis
 def view(
     *,
     db: Db = Path("rankscope.duckdb"),
-    analysis: Options,
+    analysis: MeanAnalysis,
     metric: PickMetric = None,
     port: Annotated[
         int,
@@ -39,7 +31,6 @@ def view(
     ] = 0,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Serve the page of the run on this machine, with more than a file can hold.
 

@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.bundles import ShapingOfSeveral
 from rankscope_cli.options import (
     LONGEST_S,
-    CollectiveOption,
     Db,
     ExportTimeout,
     Format,
     FormatOption,
-    IterationOption,
     Jobs,
-    PhaseOption,
     Quiet,
-    RankPattern,
     Verbose,
-    Version,
-    collectives,
-    phases,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +30,7 @@ INTERVAL_S = 30.0
 
 
 def watch(
+    *,
     folder: Annotated[
         Path,
         typer.Argument(metavar="DIR", help="Folder in which reports arrive, searched recursively."),
@@ -91,16 +86,12 @@ def watch(
             help="Write the last verdict for the textfile collector of node_exporter.",
         ),
     ] = None,
-    iteration: IterationOption = None,
-    phase: PhaseOption = None,
-    collective: CollectiveOption = None,
-    rank_pattern: RankPattern = None,
+    shaping: ShapingOfSeveral,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
-    version: Version = False,
 ) -> None:
     """Take in reports as they arrive in a folder, and tell when the verdict changes.
 
@@ -116,7 +107,6 @@ def watch(
       rankscope watch profiles/ --once --prometheus /var/lib/node_exporter/rankscope.prom
     """
     from rankscope.errors import UsageError
-    from rankscope.model.options import ShapingOptions
     from rankscope.output.quantities import short_path
     from rankscope.util.atomic_io import check_writable
     from rankscope.watch.notify import words_of
@@ -129,9 +119,6 @@ def watch(
     if prometheus is not None:
         check_writable(prometheus)
     words = None if command is None else words_of(command)
-    shaping = ShapingOptions.of(
-        iteration, phases(phase), rank_pattern, collectives=collectives(collective)
-    )
     watcher = Watcher(folder, db, WatchOptions(shaping, jobs, settle, patience))
     if not once:
         console.say(

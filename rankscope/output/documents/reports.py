@@ -61,10 +61,10 @@ class Abilities(Struct, kw_only=True):
 
 
 class CauseAbility(Struct, kw_only=True):
-    """Whether a report can tell a cause."""
+    """Whether a report holds what identifies a cause."""
 
     cause: Annotated[str, says("a cause, as `verdict.findings[].kind` of imbalance")]
-    told: Annotated[bool, says("whether the report can tell it")]
+    told: Annotated[bool, says("whether the report holds what identifies it")]
     capture: Annotated[str | None, says("how to record what it rests on; null where it can")]
 
 
@@ -78,7 +78,7 @@ class Checked(Struct, kw_only=True):
     can: Annotated[Abilities, says("what it can answer")]
     usable: Annotated[bool, says("whether ingest takes it")]
     problems: Annotated[tuple[Problem, ...], says("what is wrong with it")]
-    causes: Annotated[tuple[CauseAbility, ...], says("the causes that it can tell")]
+    causes: Annotated[tuple[CauseAbility, ...], says("which causes can be identified in it")]
 
 
 class Check(Answer, kw_only=True, tag="rankscope/check/1"):
@@ -136,12 +136,14 @@ def check(
                 path=str(report.path),
                 can=taken(Abilities, report.can),
                 problems=tuple(taken(Problem, each) for each in report.problems),
-                causes=tuple(
-                    taken(CauseAbility, each, capture=None if each.told else each.capture)
-                    for each in report.causes
-                ),
+                causes=tuple(_ability(each) for each in report.causes),
             )
             for report in checked
         ),
         usable=all(report.usable for report in checked),
     )
+
+
+def _ability(cause: reports.CauseAbility) -> CauseAbility:
+    known = cause.identifiable
+    return taken(CauseAbility, cause, told=known, capture=None if known else cause.capture)

@@ -88,7 +88,7 @@ class Strings:
         far = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
         return pl.select(pl.coalesce(found, far["value"])).to_series()
 
-    def told(self, ids: pl.Series, values: pl.Series) -> Strings:
-        """What some ids of this pool tell; of several values of an id the first that is known."""
+    def of_values(self, ids: pl.Series, values: pl.Series) -> Strings:
+        """Other values of some ids of this pool; of several of an id the first that is known."""
         pairs = pl.DataFrame([ids.alias("id"), values.alias("value")]).drop_nulls()
         return Strings(pairs.unique("id", keep="first", maintain_order=True), len(self._dense))

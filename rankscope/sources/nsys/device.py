@@ -294,7 +294,7 @@ class _Names:
         """Start without names; `pool` has the strings."""
         self._pool, self._words = pool, words
         self._known = KNOWN.to_frame()
-        self._names = self._operations = pool.told(*self._known[["id", "name"]])
+        self._names = self._operations = pool.of_values(*self._known[["id", "name"]])
 
     def learn(self, ids: pl.DataFrame) -> None:
         """Make some names available: `id` of the short, `full` of the whole name."""
@@ -305,11 +305,11 @@ class _Names:
             return
         texts = {"name": self._pool.of(asked["id"]), "full": self._pool.of(asked["full"])}
         named = pl.DataFrame(texts).with_columns(short_name())
-        told = self._words.operations(named)["operation"]
-        fresh = with_series(asked, named["name"].cast(KNOWN["name"]), told)
+        operation = self._words.operations(named)["operation"]
+        fresh = with_series(asked, named["name"].cast(KNOWN["name"]), operation)
         self._known = known = pl.concat([self._known, fresh])
-        self._names = self._pool.told(known["id"], known["name"])
-        self._operations = self._pool.told(known["full"], known["operation"])
+        self._names = self._pool.of_values(known["id"], known["name"])
+        self._operations = self._pool.of_values(known["full"], known["operation"])
 
     def of(self, ids: pl.Series) -> pl.Series:
         """Names of ids that were learnt; "" for ids without a name."""

@@ -136,7 +136,7 @@ class Launches:
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
-            waits, captured, launching = _told(whole, pool)
+            waits, captured, launching = _by_name(whole, pool)
             waiting.append(waits)
             capturing.append(captured)
             for process, numbers in _launching(whole, launching):
@@ -234,8 +234,8 @@ class Launches:
             self._held = known | {n: self._held[n] for n in pieces - known.keys()}
 
 
-def _told(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataFrame, Flags]:
-    """What the names of the calls of a chunk tell.
+def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataFrame, Flags]:
+    """What the calls of a chunk do, by their names.
 
     Returns:
         SYNC_CALLS and CAPTURES among them, and whether each launches a kernel.
@@ -244,19 +244,19 @@ def _told(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataFram
         return empty(SYNC_CALLS), empty(CAPTURES), np.empty(0, np.bool_)
     place, some = places(codes(calls[["nameId"]]))
     named = pl.DataFrame({"name": pool.of(taken(calls["nameId"], some))})
-    told = named.with_columns(start=0, end=NEVER).select(
+    by_name = named.with_columns(start=0, end=NEVER).select(
         "name",
         captures=captures(),
         launches=launches_kernel(),
         waits=synchronises().fill_null(False),
     )
-    rows = np.flatnonzero((told["waits"] | (told["captures"] != 0)).to_numpy()[place])
-    noted = taken(calls, rows).hstack(taken(told[["name", "captures"]], place[rows]))
+    rows = np.flatnonzero((by_name["waits"] | (by_name["captures"] != 0)).to_numpy()[place])
+    noted = taken(calls, rows).hstack(taken(by_name[["name", "captures"]], place[rows]))
     noted = noted.with_columns(process=pl.col("globalTid") // PROCESS, thread="globalTid")
     return (
         noted.filter(synchronises()).with_columns(drains=drains()).select(SYNC_CALLS.names()),
         noted.filter(pl.col("captures") != 0).select(CAPTURES.names()),
-        told["launches"].to_numpy()[place],
+        by_name["launches"].to_numpy()[place],
     )
 
 

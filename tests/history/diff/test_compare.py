@@ -1,4 +1,4 @@
-"""Two runs compared: change is told with its interval, noise is not told as change."""
+"""Two runs compared: a change has its interval, noise is no change."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def test_records_without_a_report_are_told(reports: list[Path]) -> None:
 
 def test_a_trace_with_the_device_is_not_told_to_record_it(tmp_path: Path) -> None:
     [trace, _] = check([write(tmp_path / "job", Job(ranks=2, steps=6, slow=1))])
-    lacking = {each.capture for each in trace.causes if not each.told}
+    lacking = {each.capture for each in trace.causes if not each.identifiable}
     assert lacking
     assert not any("ProfilerActivity.CUDA" in each for each in lacking)
 
@@ -306,20 +306,22 @@ def test_a_line_of_advice_is_a_whole_clause(tmp_path: Path) -> None:
 def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
     """Of a real capture without a GPU what the host did; of the simulated GPU job the rest."""
     host = check([captured("2023.4/why_fsync")])
-    told = [{each.cause for each in report.causes if each.told} for report in host]
-    assert all({"blocked", "preempted", "on_cpu", "garbage_collection"} <= of for of in told)
-    assert not any({"device_slower", "copies", "starved", "cuda_call"} & of for of in told)
+    identifiable = [{each.cause for each in report.causes if each.identifiable} for report in host]
+    assert all(
+        {"blocked", "preempted", "on_cpu", "garbage_collection"} <= of for of in identifiable
+    )
+    assert not any({"device_slower", "copies", "starved", "cuda_call"} & of for of in identifiable)
     edit(reports[1], "delete from CUPTI_ACTIVITY_KIND_MEMCPY")
     [gpu, without_copies, *_] = check(reports)
-    told_of = {each.cause: each.told for each in gpu.causes}
+    known = {each.cause: each.identifiable for each in gpu.causes}
     assert without_copies.causes == gpu.causes, "a device that was recorded made no copies"
-    assert told_of["device_slower"]
-    assert told_of["starved"]
-    assert told_of["copies"]
-    assert not told_of["blocked"]
+    assert known["device_slower"]
+    assert known["starved"]
+    assert known["copies"]
+    assert not known["blocked"]
     [lacking] = [each for each in gpu.causes if each.cause == "preempted"]
     assert "--cpuctxsw=process-tree" in lacking.capture
     lines = causes_text(host)
-    assert lines[0].startswith("Causes that can be told: ")
+    assert lines[0].startswith("Causes that can be identified: ")
     assert any("device_slower" in line and "--trace=cuda,nvtx" in line for line in lines[1:])
     assert causes_text(()) == []

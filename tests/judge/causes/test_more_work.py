@@ -1,4 +1,4 @@
-"""Who has more to do is told from launches, grids and bytes; who is slow has the same of them."""
+"""More work shows in launches, grids and bytes; who is slow has the same of them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_strings_by_their_ids(pool: Strings) -> None:
 def test_what_ids_tell(pool: Strings) -> None:
     ids = [5, 5, 5, None, -3, 10**12, 3]
     values = pl.Series([None, "five", "again", "x", "below", "far", None], dtype=pl.Categorical)
-    some = pool.told(pl.Series(ids), values)
+    some = pool.of_values(pl.Series(ids), values)
     found = some.of(pl.Series(ASKED))
     assert found.to_list() == [*FOUND[:6], None, *FOUND[7:]]  # nothing tells of zero
     assert found.dtype == some.of(pl.Series([None], dtype=pl.Int64)).dtype == pl.Categorical

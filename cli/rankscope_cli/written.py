@@ -1,0 +1,60 @@
+"""What `plot`, `report` and `export` print about the file that they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rankscope_cli import console
+from rankscope_cli.options import Format
+
+if TYPE_CHECKING:
+    from rankscope.api import Run
+    from rankscope.compare.comparison import Comparison
+    from rankscope.model.reports import RunWarning
+    from rankscope.output.documents.common import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that was written.
+
+    Attributes:
+        shape: the class of its JSON document.
+        title: of its table in Markdown.
+        facts: the keys of the document, and the columns of the table.
+        lines: the same in words.
+        problems: warnings about it, besides those of the comparison.
+    """
+
+    shape: type[Answer]
+    title: str
+    facts: dict[str, object]
+    lines: Sequence[str]
+    problems: tuple[RunWarning, ...] = ()
+
+    def show(
+        self, run: Run, comparison: Comparison, output: Format, quiet: bool, verbose: bool
+    ) -> None:
+        """Print it, and the warnings about the comparison that it shows."""
+        import polars as pl
+
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.written import written
+        from rankscope.output.frame_table import frame_text
+        from rankscope.output.text_tables import run_line
+
+        if output is Format.JSON:
+            document = written(self.shape, run.db, comparison, self.problems, **self.facts)
+            console.write(dumps(document))
+            return
+        console.warn_of_run(run, [*comparison.warnings, *self.problems], quiet, verbose)
+        if output is Format.TABLE:
+            for line in self.lines:
+                console.write(line)
+        else:
+            frame = pl.DataFrame([self.facts])
+            console.write(frame_text(frame, self.title, is_csv=output is Format.CSV))
+        if verbose:
+            console.say(f"rankscope: {run_line(comparison.facts)}")
