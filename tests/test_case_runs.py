@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from codecs import BOM_UTF8
 from collections.abc import Callable
@@ -160,6 +161,28 @@ def test_two_numbers_of_names_are_one_rank(tmp_path: Path, name: str) -> None:
     assert run.timeline([2], [3]).ranks["rank"].to_list() == [2]
 
 
+@pytest.mark.parametrize("name", mostly_slow(["rank{}.json", "gpu{}/trace.json"]))
+def test_local_ranks_that_repeat_on_hosts_are_counted_over_them(tmp_path: Path, name: str) -> None:
+    """Hosts have no numbers; without their names in the traces the reports are of two runs."""
+
+    def at(rank: int) -> str:
+        return ("gpu-a-17", "gpu-b-3")[rank // 2]
+
+    def hosted(rank: int, trace: dict[str, Any]) -> None:
+        nameless(rank, trace)
+        known = {"host_name": f"{at(rank)}.cluster", **trace}
+        trace.clear()
+        trace.update(known)
+
+    names = {f"{at(rank)}/{name.format(rank % 2)}": rank for rank in range(4)}
+    run = read(named(tmp_path, names, hosted))
+    assert_slow(run)
+    assert "rank-assumed" in codes(run)
+    with pytest.raises(ReportError) as refused:
+        read(named(tmp_path / "b", names))
+    assert "--rank N" in (refused.value.hint or "")
+
+
 def test_a_device_is_no_rank_where_nodes_are_incomplete(tmp_path: Path) -> None:
     names = {"node0/gpu0.json": 0, "node0/gpu1.json": 1, "node1/gpu1.json": 3}
     with pytest.raises(ReportError) as refused:
@@ -246,6 +269,24 @@ def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
     run = read(folder)
     assert_slow(run)
     assert codes(run)["rows-broken"].startswith("ranks 0, 1, 2, 3: 1 event")
+
+
+@pytest.mark.parametrize("first", mostly_slow(["packed", "plain"]))
+def test_packed_copies_elsewhere_are_left_out_in_any_order(
+    tmp_path: Path, cli: Callable[..., Result], first: str
+) -> None:
+    plain = write(tmp_path / "plain", PLAIN)
+    (tmp_path / "packed").mkdir()
+    for path in plain.iterdir():
+        content = gzip.compress(path.read_bytes())
+        (tmp_path / "packed" / f"{path.name}.gz").write_bytes(content)
+    for again in (tmp_path / first, plain, tmp_path / "packed", tmp_path):
+        done = cli("ingest", again, "--db", "a.duckdb", "--format", "json").document
+        used = [each for each in done["reports"] if each["status"] != "skipped"]
+        assert {Path(each["path"]).parent.name for each in used} <= {first}
+    assert_slow(rankscope.open_run("a.duckdb"))
+    assert len(used) == len(done["reports"]) / 2
+    assert_slow(read(tmp_path))
 
 
 def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:

@@ -40,6 +40,14 @@ class StoredReports:
         """Its ranks."""
         return frozenset(self._rows["rank"].drop_nulls())
 
+    @property
+    def files(self) -> list[ReportFile]:
+        """Its reports of a single file that are on disk as they were."""
+        columns = ("path", "kind", "bytes", "modified_ns")
+        single = self._rows.filter(pl.col("windows").is_null()).select(columns).unique()
+        every = [ReportFile(Path(path), *rest) for path, *rest in single.iter_rows()]
+        return [each for each in every if _on_disk(each) == each]
+
     def unchanged(self, file: ReportFile) -> ReportOutcome | None:
         """The outcome of a report that is stored as it is now, here or under an earlier path."""
         same = self._rows.filter(
@@ -89,10 +97,7 @@ class StoredReports:
                 continue
             more = tuple(further(Path(path), windows))
             report = given.get(path) or ReportFile(Path(path), kind, size, modified, more=more)
-            try:
-                now = describe_again(report)
-            except UnreadableReport:
-                now = None
+            now = _on_disk(report)
             if now is None or (now.bytes, now.modified_ns) != (size, modified):
                 with Database.open(self._target, write=True) as database:
                     database.remove([*({*again} - {*self._rows["path"]})])
@@ -113,6 +118,14 @@ class StoredReports:
                     database.move(old, str(file.path.resolve()))
                 return rows
         return same.clear()
+
+
+def _on_disk(report: ReportFile) -> ReportFile | None:
+    """A report as it is now; None where it has gone."""
+    try:
+        return describe_again(report)
+    except UnreadableReport:
+        return None
 
 
 @contextmanager

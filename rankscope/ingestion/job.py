@@ -22,7 +22,7 @@ from rankscope.errors import (
 from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
-from rankscope.sources.discover import discover, united
+from rankscope.sources.discover import discover
 from rankscope.util.aside import remove_abandoned
 from rankscope.util.atomic_io import DEFAULT_DB, exists
 from rankscope.util.wording import agreeing, counted
@@ -91,13 +91,18 @@ def ingest_reports(
     with closing(WorkerPool(jobs)) as pool:
         if scheduler is None and (rebuild or not exists(target)):
             pool.start(files)
-        from rankscope.ingestion.preflight import check_one_rank, select_run
+        from rankscope.ingestion.preflight import check_one_rank, reports_to_read, select_run
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
         from rankscope.sources.identify import pattern
 
         options = options or ShapingOptions()
         own = pattern(options.rank_pattern)
-        files, copies = united(files, own)
+        stored: list[ReportFile] = []
+        if exists(target) and not rebuild:
+            from rankscope.ingestion.existing import StoredReports
+
+            stored = StoredReports(target, options.to_json()).files
+        files, copies = reports_to_read(files, own, stored)
         check_one_rank(options, files)
         if run is not None:
             files = select_run(files, run, own)
@@ -161,6 +166,7 @@ class IngestJob:
         self.paths: Sequence[str | Path] = ()  # as the user named them, for messages
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
+        self.copies = 0  # of reports, left out
 
     def run(
         self, files: list[ReportFile], map_over: MapReports, started: Started, progress: Progress
@@ -218,7 +224,8 @@ class IngestJob:
                     "ingest goes on with the others"
                 )
             raise
-        if not any(outcome.status != "skipped" for outcome in self.outcomes):
+        copied = stored is not None and self.copies == len(self.outcomes)
+        if not copied and not any(outcome.status != "skipped" for outcome in self.outcomes):
             count = len(self.outcomes)
             whole = "no report" if count == 1 else f"none of the {counted(count, 'report')}"
             raise ReportError(
@@ -251,6 +258,7 @@ class IngestJob:
 
     def leave_out_copies(self, copies: dict[Path, Path]) -> None:
         """List copies of reports as skipped."""
+        self.copies = len(copies)
         for copy, report in copies.items():
             self._skipped(ReportFile(copy, "unknown", 0, 0), f"{copy} is a copy of {report}")
 

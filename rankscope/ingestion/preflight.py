@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankscope.errors import ForeignRun, RankConflict, RankscopeError, UsageError
@@ -17,13 +17,16 @@ from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, ReportFile
 from rankscope.sources import formats
+from rankscope.sources.discover import united
 from rankscope.sources.identify import (
     Captured,
+    by_name,
     check_distinct,
     check_one_run,
     claims_for_report,
     name_disagrees,
 )
+from rankscope.sources.name_numbers import NODES, differing_numbers
 
 ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
 
@@ -58,6 +61,43 @@ def capture_facts(files: list[ReportFile]) -> list[CaptureFacts | RankscopeError
     """Facts of each report's capture, or why it cannot be read; events are not read."""
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(_facts, files))
+
+
+def reports_to_read(
+    found: list[ReportFile], own: re.Pattern[str] | None, stored: Sequence[ReportFile] = ()
+) -> tuple[list[ReportFile], dict[Path, Path]]:
+    """What `united` returns, with the ranks of reports whose names repeat on several hosts."""
+    files, copies = united(found, own, stored)
+    return (files if own is not None else _on_hosts(files)), copies
+
+
+def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
+    """The reports, with ranks counted over hosts where names have local ranks alone.
+
+    That is so where nothing but names tells a rank, the names are the same on every host and count
+    from 0, and the reports are of one time or their paths have the names of the hosts. Hosts count
+    in the order of their names.
+    """
+    claims = [by_name(file.path, file.numbers) for file in files]
+    numbers = [-1 if claim is None else claim.rank for claim in claims]
+    if len({*numbers}) == len(files) or any(claim and claim.world_size for claim in claims):
+        return files
+    hosts: dict[str, dict[Path, int]] = {}
+    captured: list[runs.Capture] = []
+    for file, facts, number in zip(files, capture_facts(files), numbers, strict=True):
+        if isinstance(facts, RankscopeError) or facts.environment or facts.host is None:
+            return files
+        hosts.setdefault(facts.host, {})[file.path] = number
+        captured.append(_capture((file, facts, None)))
+    named = all((each.host or "").partition(".")[0] in str(each.path) for each in captured)
+    if not named and not runs.at_one_time(captured):
+        return files
+    grid = [own | differing_numbers(own) for _, own in sorted(hosts.items())]
+    devices = len(files) // len(grid)
+    if any(sorted(own.values()) != [*range(devices)] for own in grid):
+        return files
+    ranks = {path: nth * devices + own[path] for nth, own in enumerate(grid) for path in own}
+    return [replace(file, numbers=Claim(ranks[file.path], None, NODES)) for file in files]
 
 
 Described = tuple[ReportFile, CaptureFacts, Claim | None]

@@ -80,6 +80,12 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
     return sorted(_without_copies(runs), key=lambda run: (_start(run) or 0, run[0].path))
 
 
+def at_one_time(captures: Sequence[Capture]) -> bool:
+    """Whether captures are known to be of one time, as far as clocks of hosts agree."""
+    known = all(each.start_ns is not None and each.end_ns is not None for each in captures)
+    return known and _concurrent(captures, [])
+
+
 def largest(runs: Sequence[list[Capture]]) -> list[Capture]:
     """The run with most reports, the first of several."""
     return max(runs, key=len)
@@ -114,10 +120,12 @@ def several(runs: Sequence[list[Capture]], paths: Sequence[str | Path]) -> Sever
         f"run {number}: {described(run)}: rankscope ingest {named} --run {number}"
         for number, run in enumerate(runs, 1)
     ]
+    alike = len({frozenset(rank for each in run for rank in each.ranks) for run in runs}) == 1
     return SeveralRuns(
         f"the reports are of {counted(len(runs), 'run')}",
         hint="select one with --run N; --all-runs makes one database per run; --on-error skip "
-        "reads the one with most reports",
+        "reads the one with most reports"
+        + ("; if they are of one job, read each with its own --rank N" if alike else ""),
         lines=tuple(lines),
     )
 

@@ -7,7 +7,8 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rankscope.errors import ReportError, UnreadableReport, UsageError
@@ -87,18 +88,21 @@ def discover(
 
 
 def united(
-    reports: list[ReportFile], own: re.Pattern[str] | None = None
+    reports: list[ReportFile],
+    own: re.Pattern[str] | None = None,
+    stored: Sequence[ReportFile] = (),
 ) -> tuple[list[ReportFile], dict[Path, Path]]:
     """The reports without copies, those that are windows of one process as one.
 
     Args:
         reports: the reports, by path.
         own: the user's pattern of the rank.
+        stored: reports of a database, of which others are copies.
 
     Returns:
         the reports; and copy → the report with the same content that is read in its place.
     """
-    copies = _copies(reports)
+    copies = _copies(reports, stored)
     by_path = {each.path: each for each in reports if each.path not in copies}
     by_kind: dict[str, list[ReportFile]] = {}
     for each in by_path.values():
@@ -113,26 +117,66 @@ def united(
     return numbered(sorted(by_path.values(), key=lambda report: report.path), own), copies
 
 
-def _copies(reports: Iterable[ReportFile]) -> dict[Path, Path]:
-    """Report → an older one with the same content; reports that are folders are never copies."""
-    alike: dict[tuple[str, int, bytes], list[Path]] = {}
-    by_size: dict[tuple[str, int], list[Path]] = {}
-    for each in sorted(reports, key=lambda each: (each.modified_ns, each.path)):
+def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict[Path, Path]:
+    """Report → a stored or older one with the same content, packed or not.
+
+    Reports that are folders are never copies.
+    """
+    by_age = sorted(reports, key=lambda each: (each.modified_ns, each.path))
+    by_length: dict[tuple[str, int], list[Path]] = {}
+    for each in (*stored, *by_age):
         if not formats.named(each.kind).folders:
-            by_size.setdefault((each.kind, each.bytes), []).append(each.path)
+            by_length.setdefault((each.kind, _length(each)), []).append(each.path)
     copies: dict[Path, Path] = {}
-    for (kind, size), paths in by_size.items():
+    for (_, length), paths in by_length.items():
+        packed = any(map(_is_packed, paths))
+        alike: dict[bytes | int, list[Path]] = {}
         for path in paths if len(paths) > 1 else ():
             try:
-                firsts = alike.setdefault((kind, size, _sample(path, size)), [])
-                same = next((each for each in firsts if filecmp.cmp(each, path, False)), None)
+                firsts = alike.setdefault(_checksum(path) if packed else _sample(path, length), [])
+                same = next((each for each in firsts if packed or _equal(each, path)), None)
+                if same is None:
+                    firsts.append(path)
+                elif not same.samefile(path):
+                    copies[path] = same
             except OSError:  # whoever reads it says why
                 continue
-            if same is None:
-                firsts.append(path)
-            else:
-                copies[path] = same
     return copies
+
+
+def _equal(one: Path, other: Path) -> bool:
+    return filecmp.cmp(one, other, shallow=False)
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix == ".gz"
+
+
+def _length(report: ReportFile) -> int:
+    """The size of the content of a file in bytes, modulo 2**32, as gzip ends with it."""
+    ending = _ending(report.place) if _is_packed(report.path) else b""
+    return int.from_bytes(ending[4:], "little") if ending else report.bytes % 2**32
+
+
+def _checksum(path: Path) -> int:
+    """The CRC-32 of the content of a file, as gzip ends with it."""
+    if _is_packed(path):
+        return int.from_bytes(_ending(path)[:4], "little")
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+def _ending(path: Path) -> bytes:
+    """The last 8 bytes of a file; empty where it has fewer or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-8, os.SEEK_END)
+            return file.read(8)
+    except OSError:
+        return b""
 
 
 def _sample(path: Path, size: int) -> bytes:

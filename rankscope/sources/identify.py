@@ -142,7 +142,7 @@ def claims_for_report(
                 f"{other.rank}",
                 hint=NAME_HINT,
             )
-    named = _by_name(path, numbers)
+    named = by_name(path, numbers)
     return (*facts.environment, *(() if named is None else (named,)))
 
 
@@ -293,7 +293,8 @@ def name_hint(rank_place: str | None) -> str:
     return f"give the place of the rank in the path: --rank-pattern '{rank_place}'"
 
 
-def _by_name(path: Path, numbers: Claim | None) -> Claim | None:
+def by_name(path: Path, numbers: Claim | None) -> Claim | None:
+    """What the names of a report and its folders say, alone and beside the others' (`numbers`)."""
     if numbers is not None and numbers.evidence == NODES:
         return numbers
     stem = formats.title(path)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import rankscope
 from rankscope.errors import SeveralRuns, UsageError
+from rankscope.ingestion.preflight import found_runs, reports_to_read
 from rankscope.ingestion.runs import Capture, runs_of
 from rankscope.sources.discover import discover, united
 from tests.docs.test_json_schema import fits
+from tests.forge import Export, forge, scene
 from tests.support import Forged, Result, copied, edit
 
 Cli = Callable[..., Result]
@@ -130,6 +133,23 @@ def test_ranks_of_one_size_are_no_copies(tmp_path: Path) -> None:
     files, copies = united(discover([tmp_path]))
     assert len(files) == 3
     assert len(copies) == 1
+
+
+@pytest.mark.parametrize("apart_s", [0, 600])
+def test_local_ranks_of_hosts_are_of_one_job_if_times_are(tmp_path: Path, apart_s: int) -> None:
+    export = Export(file_name="{host}_{rank}.sqlite", rank_in_environment=False)
+    job = scene("planted", ranks=4, iterations=5)
+    forge(replace(job, ranks_per_host=2, export=export), tmp_path / "made")
+    for rank in range(4):
+        path = tmp_path / "job" / "ab"[rank // 2] / f"rank{rank % 2}.sqlite"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "made" / f"node{rank // 2}_{rank}.sqlite").rename(path)
+        if rank > 1:
+            start = "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + ?"
+            edit(path, start, apart_s * SECOND)
+    files, _ = reports_to_read(discover([tmp_path / "job"]), None)
+    ranks = [[rank for each in run for rank in each.ranks] for run in found_runs(files, None)]
+    assert ranks == ([[0, 1], [0, 1]] if apart_s else [[0, 1, 2, 3]])
 
 
 @pytest.mark.slow

@@ -147,12 +147,14 @@ ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
 
 def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
     """The number of runs that the reports are of."""
-    from rankscope.ingestion.preflight import found_runs
-    from rankscope.sources.discover import discover, united
+    from rankscope.ingestion.preflight import found_runs, reports_to_read
+    from rankscope.sources.discover import discover
     from rankscope.sources.identify import pattern
 
     own = pattern(rank_pattern)
-    files, _ = united(discover(paths, lambda *_: None), own)  # unreadable: ingest reports them
+    files, _ = reports_to_read(
+        discover(paths, lambda *_: None), own
+    )  # unreadable: ingest reports them
     return len(found_runs(files, own))
 
 

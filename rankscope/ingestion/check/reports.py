@@ -16,14 +16,19 @@ from rankscope.ingestion.check.cross_report import listed, together
 from rankscope.ingestion.check.remedies import with_remedy
 from rankscope.ingestion.check.single_report import Examined, checked, unreadable
 from rankscope.ingestion.iteration_defaults import Read, read_alike
-from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
+from rankscope.ingestion.preflight import (
+    check_one_rank,
+    found_runs,
+    reports_to_read,
+    select_run,
+)
 from rankscope.ingestion.runs import shell_arguments
 from rankscope.ingestion.workers import map_reports
 from rankscope.match.clock_choice import auto_clock
 from rankscope.model.options import WHOLE, ShapingOptions
 from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
-from rankscope.sources.discover import discover, united
+from rankscope.sources.discover import discover
 from rankscope.sources.identify import pattern
 from rankscope.util.wording import counted
 
@@ -61,7 +66,7 @@ def check(
         unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
 
     paths = list(paths)
-    files, copies = united(discover(paths, leave_out), own)
+    files, copies = reports_to_read(discover(paths, leave_out), own)
     check_one_rank(options, files)
     runs = found_runs(files, own)
     if run is not None:
