@@ -17,7 +17,9 @@ from rankscope.model.arrays import (
     is_null,
     known_if,
     last_ends,
+    places,
     rows_of,
+    summed,
     taken,
     with_series,
 )
@@ -27,8 +29,9 @@ from rankscope.model.kinds import COMPUTING_PHASES, PARTS
 from rankscope.model.schema import SEGMENTS, STREAM
 from rankscope.util.numbers import NEVER
 
-ALIKE = [*STREAM, "launch_thread", "kind", "talks", "window", "phase"]
-"""Columns by which the survey groups operations."""
+OWNER = [*STREAM, "launch_thread", "kind"]
+ALIKE = [*OWNER, "talks", "window", "phase"]
+"""Columns by which the survey groups operations; few groups differ in the first of them."""
 
 OTHER = pl.Series(["other"], dtype=SEGMENTS["label"])
 
@@ -164,15 +167,20 @@ class _Look:
         if self._holds:
             self._held.append(work)
         talks = ~is_null(work["operation"])
-        self._alike.append(last_ends(with_series(work, pl.Series("talks", talks)), ALIKE))
+        place, some = places(codes(work[OWNER]))
+        owner, owners = pl.Series("owner", place), taken(work[OWNER], some)
+        groups = with_series(work[["window", "phase", "end"]], owner, pl.Series("talks", talks))
+        alike = last_ends(groups, ["owner", "talks", "window", "phase"])
+        self._alike.append(_with_owners(alike, owners))
         self._calls.append(rows_of(work, talks).select(CALLS))
-        columns = work[["kind", "name", "launch_thread", *STREAM, "start", "end"]]
-        computing = rows_of(columns, ~talks & ~is_null(work["window"]))
-        length = pl.col("end") - pl.col("start")
-        names = computing.group_by("kind", "name", "launch_thread", *STREAM)
-        self._by_name.append(names.agg(total_ns=length.sum()))
+        start, end = (work[name].to_numpy() for name in ("start", "end"))
+        computing = ~talks & ~is_null(work["window"])
+        names = rows_of(pl.DataFrame([work["name"], owner]), computing)
+        names, totals, _ = summed(names, (end - start)[None, computing])
+        total = pl.Series("total_ns", totals[0])
+        self._by_name.append(with_series(_with_owners(names, owners), total))
         if not self._host.launchless:
-            self._earlier.add(work, talks)
+            self._earlier.add(work, talks, place, owners)
 
     def result(self, events: DeviceWork) -> Attributed:
         """The result, once all chunks have been added."""
@@ -202,6 +210,11 @@ class _Look:
         )
 
 
+def _with_owners(groups: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
+    """Groups with what the place in `owner` stands for."""
+    return with_series(groups, *taken(owners, groups["owner"].to_numpy()))
+
+
 def _any(flags: Flags, alike: Times) -> Flags:
     """Whether the flag of any row with the same number is set."""
     return np.isin(alike, alike[flags])
@@ -223,15 +236,25 @@ class _EarlierWork:
         self._unlaunched: list[pl.DataFrame] = []
         self._busy_from = NEVER
 
-    def add(self, work: pl.DataFrame, talks: Flags) -> None:
-        """Add a chunk of work; `talks` says which of it communicates."""
+    def add(self, work: pl.DataFrame, talks: Flags, owner: Times, owners: pl.DataFrame) -> None:
+        """Add a chunk of work.
+
+        Args:
+            work: operations.
+            talks: which of them communicate.
+            owner: the place of each among the owners.
+            owners: OWNER.
+        """
         unlaunched = is_null(work["launch"])
-        first = pl.col("start", "launch").min()
-        launched = rows_of(work[[*STREAM, "start", "launch"]], ~unlaunched)
-        self._launched.append(launched.group_by(STREAM).agg(first))
+        start, launch = work["start"].to_numpy(), filled(work["launch"], NEVER)
+        first = {name: np.full(owners.height, NEVER) for name in ("start", "launch")}
+        np.minimum.at(first["start"], owner, np.where(unlaunched, NEVER, start))
+        np.minimum.at(first["launch"], owner, launch)
+        firsts = with_series(owners[[*STREAM]], *map(pl.Series, first, first.values()))
+        self._launched.append(rows_of(firsts, first["launch"] < NEVER))
         if unlaunched.any():
-            self._busy_from = min(self._busy_from, int(work["start"].to_numpy()[unlaunched].min()))
-        before = ~unlaunched & (filled(work["launch"], 0) < self._begin)
+            self._busy_from = min(self._busy_from, int(start[unlaunched].min()))
+        before = launch < self._begin
         for rows, of in ((self._outside, before), (self._unlaunched, unlaunched)):
             if (of & ~talks).any():
                 rows.append(rows_of(work[[*STREAM, "start", "end"]], of & ~talks))

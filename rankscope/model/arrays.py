@@ -66,18 +66,22 @@ def known_if(values: pl.Series, flags: Flags) -> pl.Series:
 
 def codes(columns: pl.DataFrame) -> Times:
     """A number above 0 for each row; equal rows have equal numbers."""
-    code = np.ones(columns.height, dtype=np.int64)
+    code, most = np.ones(columns.height, dtype=np.int64), 1
     if not all(dtype.is_integer() for dtype in columns.dtypes):
         of_text = pl.col(pl.String).cast(pl.Categorical(pl.Categories.random()))
         columns = columns.select(of_text.to_physical(), pl.exclude(pl.String).to_physical())
     for part in columns:
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
+        if low == high and not part.has_nulls():
+            continue
         numbers, span = filled(part, high + 1), high - low + 2
         if span > FEW:
             _, numbers = np.unique(numbers, return_inverse=True)
             low, span = 0, len(numbers)
-        if code.max(initial=0) > np.iinfo(np.int64).max // span - 1:
+        if most > np.iinfo(np.int64).max // span - 1:
             code = np.unique(code, return_inverse=True)[1] + 1
+            most = len(code)
+        most = (most + 1) * span
         code *= span
         code += numbers - low
     return code
@@ -85,10 +89,10 @@ def codes(columns: pl.DataFrame) -> Times:
 
 def places(codes: Times) -> tuple[Times, Times]:
     """The place of each number among the distinct ones, and an example row for each of those."""
-    if codes.max() > 8 * len(codes):
+    if codes.max(initial=0) > 8 * len(codes):
         _, having, place = np.unique(codes, return_index=True, return_inverse=True)
         return place, having
-    table = np.full(codes.max() + 1, -1)
+    table = np.full(codes.max(initial=0) + 1, -1)
     table[codes] = np.arange(len(codes))
     different = np.flatnonzero(table >= 0)
     having = table[different]
@@ -107,16 +111,12 @@ def numbered(codes: Times) -> tuple[Times, Times]:
 
 def summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]:
     """Equal keys become one: the keys and their sums, and the place of each former one there."""
-    if keys.is_empty():
-        return keys, sums, np.zeros(0, dtype=np.int64)
     place, some = places(codes(keys))
     return taken(keys, some), added_up(sums, place, len(some)), place
 
 
 def last_ends(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Equal keys become one row, with the last `end`."""
-    if rows.is_empty():
-        return rows[[*keys, "end"]]
     place, some = places(codes(rows[keys]))
     last = np.full(len(some), np.iinfo(np.int64).min)
     np.maximum.at(last, place, rows["end"].to_numpy())

@@ -58,26 +58,37 @@ def exclusive(
 ) -> tuple[Times, Times, Times]:
     """Disjoint intervals in order that cover what these do, each with the index of its owner.
 
-    Intervals that overlap no other stay as they are; on a device these are nearly all.
+    Where intervals that overlap come in the order of their importance, as on a device nearly all
+    do, each owns what the earlier ones leave.
 
     Args:
         start, end: of intervals in the order of their starts, none empty.
         by_importance: puts indices of some in order, who owns an instant before others first.
     """
-    owner = np.arange(len(start))
-    free = np.append(True, start[1:] >= end[:-1])
-    if free.all():
-        return start, end, owner
-    free[1:] = start[1:] >= np.maximum.accumulate(end)[:-1]
-    alone = free & np.append(free[1:], True)
-    crowd = by_importance(np.flatnonzero(~alone))
+    before = np.append(start[:1], np.maximum.accumulate(end)[:-1])
+    apart = start >= before
+    if apart.all():
+        return start, end, np.arange(len(start))
+    group = np.cumsum(apart) - 1
+    important = by_importance(np.flatnonzero(~(apart & np.append(apart[1:], True))))
+    rank = np.zeros_like(start)
+    rank[important] = np.arange(len(important))
+    overtakes = ~apart
+    overtakes[1:] &= rank[1:] < rank[:-1]
+    mixed = np.isin(group, group[overtakes]) if overtakes.any() else overtakes
+    begin = np.maximum(start, before)
+    owner = np.flatnonzero(~mixed & (end > begin))
+    starts, ends = begin[owner], end[owner]
+    if not mixed.any():
+        return starts, ends, owner
+    crowd = important[mixed[important]]
     points = cells(start[crowd], end[crowd])
     first = owners(points, start[crowd], end[crowd])
     owned = first < len(crowd)
-    starts = np.concatenate((start[alone], points[:-1][owned]))
+    starts = np.concatenate((starts, points[:-1][owned]))
     order = np.argsort(starts, kind="stable")
-    ends = np.concatenate((end[alone], points[1:][owned]))
-    return starts[order], ends[order], np.concatenate((owner[alone], crowd[first[owned]]))[order]
+    ends = np.concatenate((ends, points[1:][owned]))
+    return starts[order], ends[order], np.concatenate((owner, crowd[first[owned]]))[order]
 
 
 def count_before(moments: Times, times: Times) -> Times:

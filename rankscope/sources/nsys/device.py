@@ -191,10 +191,10 @@ class _StreamedWork:
         return self._launches.sync_calls
 
     def first_look(self) -> Iterator[pl.DataFrame]:
-        """All of it, in the order of the tables unless NCCL describes its kernels."""
-        if self._described is not None:
-            return self.parts()
-        return chain([empty(DEVICE_WORK)], map(_wide, self._pieces()))
+        """All of it; in the order of the tables where it is too much to be kept."""
+        if self._described is None and self._launches.of_kernels > self._file.limits.kept:
+            return chain([empty(DEVICE_WORK)], map(_wide, self._pieces()))
+        return self.parts()
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """DEVICE_WORK in the order of the starts."""

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import filled
+from rankscope.model.arrays import filled, places
 from rankscope.model.host_events import Calls, Spans
 from rankscope.model.intervals import Times
 from rankscope.sources.columns.request import Columns
@@ -104,8 +104,9 @@ def _named(parts: list[tuple[Times, Times, Ids]], pool: Strings) -> Calls:
     parts.clear()
     # Column by column, so that no more than one of them is there twice.
     start, end, ids = (np.concatenate(columns.popleft()) for _ in range(3))
-    known, name = np.unique(ids, return_inverse=True)
-    names = pool.of(pl.Series(known, dtype=pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
+    name, some = places(ids.astype(np.int64))
+    known = pl.Series(ids[some], dtype=pl.Int64)
+    names = pool.of(known).fill_null(UNNAMED).str.replace(VERSION, "")
     return Calls(start, end, name.astype(np.int32), names)
 
 
