@@ -7,8 +7,8 @@ right answer), `must` (the ranks that are at fault), `culprits`, `roles`, `fair_
 
 With `--ranges`, every range of the real captures at hand as well: the sample, and those beside the
 checkout. Their planted delays are known, so each range must name what lies in it and nobody else.
-With `--parts`, jobs of which reports are there are asked again with a half and a quarter of them:
-those of the ranks at fault and of the first other ones.
+With `--parts`, jobs of which reports are there are asked again as wrappers capture them: with the
+reports of each fourth rank (rank 0 of each node of four), and with those of the first quarter.
 
 `--rows FILE` writes what was judged, a line of JSON each. Without `--print` the tables go into
 ACCURACY.md.
@@ -47,10 +47,21 @@ FLOOR = 0.01
 RANGES = [(low, low + width) for width in (5, 10, 20, 40) for low in range(0, 30, 10)] + [(0, 30)]
 """First iteration and the one after the last."""
 
-CAPTURES = {
-    "2022.4/ddp_a": 7, "2023.4/ddp_a": 7, "2022.4/ddp_b": 7, "2022.4/mpi": 7,
-}  # fmt: skip
+CAPTURES = (
+    "2022.4/ddp_a",
+    "2022.4/ddp_b",
+    "2022.4/mpi",
+    "2022.4/one_report/mpirun_all_ranks.sqlite",
+    "2023.4/ddp_a",
+    "2023.4/export_dirs",
+)
 """Captures beside the checkout; rank 1 loads longer in every 7th iteration, rank 2 once (20)."""
+
+PARTS = {
+    "each fourth rank": lambda reports: reports[::4],
+    "the first quarter": lambda reports: reports[: len(reports) // 4],
+}
+"""Which reports there are."""
 
 PAGE = Path(rankscope.__file__).parent / "docs" / "ACCURACY.md"
 
@@ -66,17 +77,16 @@ class Case:
     group: str
     job: Path
     iterations: tuple[int, int] | None = None
-    share: float = 1.0
+    part: str = ""
 
 
 def cases(folders: list[Path], parts: bool) -> Iterator[Case]:
-    """Every job of the folders, whole, and with `parts` a half and a quarter of its reports."""
+    """Every job of the folders, whole, and with `parts` some of its reports alone."""
     for folder in folders:
         for truth in sorted(folder.glob("*/truth.json")):
             yield Case(folder.name, truth.parent)
-            if parts and [*truth.parent.glob("*.sqlite")]:
-                yield Case(f"{folder.name}, a half of the reports", truth.parent, share=0.5)
-                yield Case(f"{folder.name}, a quarter of the reports", truth.parent, share=0.25)
+            for part in PARTS if parts and [*truth.parent.glob("*.sqlite")] else ():
+                yield Case(folder.name, truth.parent, part=part)
 
 
 def judged(case: Case) -> Row:
@@ -85,7 +95,7 @@ def judged(case: Case) -> Row:
     try:
         return _range_judged(case) if case.iterations else _job_judged(case)
     except Exception as error:  # a crash is an answer that is wrong
-        whose = {"regime": [0, 0, 0.0], "kind": case.group, "job": case.job.name}
+        whose = {"regime": [0, 0, ""], "kind": case.group, "job": case.job.name}
         return whose | {"outcome": f"ERROR {error!r}"}
 
 
@@ -93,9 +103,9 @@ def _job_judged(case: Case) -> Row:
     truth = json.loads((case.job / "truth.json").read_text("utf-8"))
     db = case.job / "run.duckdb"
     with tempfile.TemporaryDirectory(prefix="accuracy-") as folder:
-        if case.share < 1 or not db.exists():
+        if case.part or not db.exists():
             reports = sorted(case.job.glob("*.sqlite"))
-            kept = _part(reports, truth["must"], max(2, round(case.share * len(reports))))
+            kept = PARTS[case.part](reports) if case.part else reports
             db = Path(folder) / "run.duckdb"
             rankscope.ingest(kept, db, jobs=1)
         roles = str(case.job / "roles.csv") if truth["roles"] else None
@@ -105,16 +115,14 @@ def _job_judged(case: Case) -> Row:
     length = sum(truth["iteration_ns"][i] for i in used)
     true = sum(truth["gain_by_iteration_ns"][i] for i in used) / length
     claimed = (verdict.gain_ns or 0) / length
-    kept = comparison.tables.ranks["rank"].to_list()
-    if len(kept) < truth["world"] and not _tells(truth, kept):
-        truth["fair_inconclusive"] = True
+    if case.part:
+        truth = _known_to(truth, comparison.tables.ranks["rank"].to_list())
     outcome = _outcome(truth, verdict, true)
     true *= _part_of_gain(truth, verdict)
     accused = outcome == "right" and verdict.kind in ("persistent", "periodic", "transient")
     exact = accused and true > LEAST_GAIN and not verdict.gain_is_bound
-    present = comparison.tables.ranks.height / truth["world"]
     return {
-        "regime": [truth["world"], truth["iterations"], present],
+        "regime": [truth["world"], truth["iterations"], case.part],
         "kind": truth["scenario"],
         "job": case.job.name,
         "outcome": outcome,
@@ -126,15 +134,15 @@ def _job_judged(case: Case) -> Row:
     }
 
 
-def _part(reports: list[Path], must: list[int], count: int) -> list[Path]:
-    """Some reports: those of the ranks at fault, and the first others."""
-    rank = {path: int("".join(c for c in path.stem if c.isdigit())) for path in reports}
-    return sorted(reports, key=lambda path: (rank[path] not in must, rank[path]))[:count]
-
-
-def _tells(truth: Row, kept: list[int]) -> bool:
-    """Whether some reports can tell: a rank at fault is among them, and most are not."""
-    return 0 < len({*truth["must"]} & {*kept}) < len(kept) / 2
+def _known_to(truth: Row, kept: list[int]) -> Row:
+    """What reports of some ranks can tell: most of them must not be slow."""
+    there = {*kept}
+    allowed = [[kind, sorted(there & {*ranks})] for kind, ranks in truth["allowed"]]
+    culprits = {name: sorted(there & {*ranks}) for name, ranks in truth.get("culprits", {}).items()}
+    must = sorted(there & {*truth["must"]})
+    unsure = truth.get("fair_inconclusive") or not 0 < len(must) < len(kept) / 2
+    known = {"allowed": allowed, "culprits": culprits, "must": must, "fair_inconclusive": unsure}
+    return truth | known
 
 
 def _part_of_gain(truth: Row, verdict: Verdict) -> float:
@@ -168,8 +176,7 @@ def _outcome(truth: Row, verdict: Verdict, true: float) -> str:
 
 def range_cases() -> Iterator[Case]:
     """The ranges of the captures at hand."""
-    where = {SAMPLE: 5} | {SHARED / "captured" / name: k for name, k in CAPTURES.items()}
-    for reports in where:
+    for reports in [SAMPLE, *(SHARED / "captured" / name for name in CAPTURES)]:
         for limits in RANGES if reports.exists() else ():
             db = _database(reports)
             if not db.exists():
@@ -180,7 +187,7 @@ def range_cases() -> Iterator[Case]:
 
 def _database(reports: Path) -> Path:
     """Where the database of a capture is kept while the program runs."""
-    name = f"{reports.parent.name}-{reports.name}.duckdb"
+    name = f"{reports.parent.name}-{reports.stem}.duckdb"
     return Path(tempfile.gettempdir()) / f"accuracy-{os.getenv('ACCURACY_RUN')}" / name
 
 
@@ -207,7 +214,7 @@ def _range_judged(case: Case) -> Row:
     wrong = {*verdict.ranks} - {*planted}  # others may follow: the machine was busy
     outcome = "innocent" if wrong else "right" if {*planted} <= named else "missed"
     return {
-        "regime": [comparison.tables.ranks.height, 0, 1.0],
+        "regime": [comparison.tables.ranks.height, 0, ""],
         "kind": case.group,
         "job": f"{case.job.parent.name}/{case.job.name} {case.iterations}",
         "outcome": outcome,
@@ -256,11 +263,10 @@ def regimes(rows: list[Row]) -> str:
     return table(head, [[name, *_cells(some), _gains(some)] for name, some in groups.items()])
 
 
-def _regime(ranks: int, iterations: int, share: float) -> str:
+def _regime(ranks: int, iterations: int, part: str) -> str:
     if not iterations:
         return f"ranges of captures of {ranks} ranks"
-    part = "" if share == 1 else f", {share:.0%} of the reports".replace("%", " %")
-    return f"{ranks} ranks, {counted(iterations, 'iteration')}{part}"
+    return f"{ranks} ranks, {counted(iterations, 'iteration')}{part and f', {part}'}"
 
 
 def kinds(rows: list[Row]) -> str:

@@ -5,7 +5,7 @@ See METHOD.md#diff.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from rankscope.history.diff.shifts import (
     shift_from_baseline,
     values_of,
 )
+from rankscope.judge.levels import HALF
 from rankscope.judge.phrases import amount
-from rankscope.model.metrics import METRICS, Unit
+from rankscope.model.metrics import METRICS, Need, Unit
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import (
     agreeing,
@@ -31,6 +32,7 @@ from rankscope.util.wording import (
     interval,
     ms,
     percent,
+    ranks_text,
     slower_or_faster,
 )
 
@@ -43,6 +45,9 @@ LEAST_CHANGE = 0.01
 that is not a time, of the metric's mean over ranks before."""
 
 LEAST_ITERATIONS = 5
+
+MOST_NAMED = 3
+"""Metrics that a sentence names."""
 
 LEAST_BASELINE = 3
 """Runs of a baseline: the variance of two has one degree of freedom, which shows nothing."""
@@ -194,15 +199,14 @@ def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shi
 
 def _if_at_least(least: float, change: Change) -> Change:
     """The change, certain only if it is large enough to be reported."""
-    apart = abs((change.after_ns or 0) - (change.before_ns or 0))
+    apart = abs(_amount(change))
     return replace(change, certain=change.certain and apart >= least)
 
 
 def largest_first(change: Change) -> tuple[bool, str, float]:
     """A key to sort by: times first, then the other units, each with its largest change first."""
     unit = METRICS[change.metric].unit
-    apart = abs((change.after_ns or 0) - (change.before_ns or 0))
-    return unit is not Unit.NS, unit.value, -apart
+    return unit is not Unit.NS, unit.value, -abs(_amount(change))
 
 
 def _unlike(signs: tuple[str, ...]) -> str:
@@ -222,22 +226,43 @@ def _sentence(whole: Change, single: list[Change]) -> str:
         text = f"No change of the iteration beyond noise: {times}."
     else:
         text = f"{slower_or_faster(whole.change or 0)}: {times}."
+    waits = {each.rank: _amount(each) for each in single if each.metric == "wait"}
     for word, sign in (("Worse", 1), ("Better", -1)):
-        moved = sorted(
-            (
-                each
-                for each in single
-                if each.certain and each.metric not in ("iteration", "work") and each.after_ns
-                is not None and sign * (each.after_ns - (each.before_ns or 0)) > 0
-            ),
-            key=largest_first,
-        )  # fmt: skip
-        named = [
-            f"rank {each.rank} {each.metric} "
-            f"{amount((each.after_ns or 0) - (each.before_ns or 0), METRICS[each.metric].unit)}"
-            for each in moved[:3]
-        ]
-        if named:
-            more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
-            text += f" {word}: {', '.join(named)}{more}."
+        moved = [each for each in single if each.certain and _amount(each) * sign > 0]
+        if named := _named(moved, waits):
+            text += f" {word}: {named}."
     return text
+
+
+def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
+    """Ranks whose metric moved, in words: `ranks 0-3 backward up to 1.20 ms, rank 1 load 0.31 ms`.
+
+    Their own phases and transfers, if these moved: what else moves follows from them, and a rank
+    that waits longer for others is no worse.
+
+    Args:
+        moved: what moved in one direction.
+        waits: rank → how much longer it waits for others.
+    """
+    own = [
+        each
+        for each in moved
+        if METRICS[each.metric].needs in (Need.LOADING, Need.PHASES)
+        or (each.metric == "exposed_communication"
+        and abs(waits.get(each.rank, 0.0)) < HALF * abs(_amount(each)))
+    ]  # fmt: skip
+    alike: dict[str, list[Change]] = {}
+    for each in sorted(own or moved, key=largest_first):
+        if each.metric not in ("iteration", "work"):
+            alike.setdefault(each.metric, []).append(each)
+    named = [
+        f"{ranks_text(each.rank for each in some if each.rank is not None)} {metric} "
+        f"{'up to ' * (len(some) > 1)}{amount(_amount(some[0]), METRICS[metric].unit)}"
+        for metric, some in alike.items()
+    ]
+    more = f" and {counted(len(named) - MOST_NAMED, 'more metric')}" * (len(named) > MOST_NAMED)
+    return ", ".join(named[:MOST_NAMED]) + more
+
+
+def _amount(change: Change) -> float:
+    return (change.after_ns or 0) - (change.before_ns or 0)

@@ -52,7 +52,7 @@ class CauseContext:
     read: Callable[[str], pl.DataFrame | None]
     """A table of the run: the rows of all ranks in the flagged iterations; None without it."""
     roles: dict[int, str]
-    flagged: pl.DataFrame  # rank, iteration, excess_ns of the slow ranks
+    flagged: pl.DataFrame  # rank, iteration, excess_ns, `<phase>_excess` of the slow ranks
     phase: str | None  # the phase with most of the excess; None: look at all phases
     _tables: dict[str, pl.DataFrame | None] = field(default_factory=dict, repr=False)
 
@@ -67,6 +67,12 @@ class CauseContext:
     def total_ns(self) -> int:
         """The slow ranks' excess in all flagged iterations."""
         return int(self.flagged["excess_ns"].sum() or 0)
+
+    @property
+    def phase_ns(self) -> int:
+        """The part of `total_ns` that is in the phase."""
+        name = "excess_ns" if self.phase is None else f"{self.phase}_excess"
+        return int(self.flagged[name].sum() or 0)
 
     @cached_property
     def activities(self) -> pl.DataFrame:

@@ -60,7 +60,7 @@ ADDED_UP = {"kernel": "kernels", "kernels": "kernels", "copy": "copies", "set": 
 """`Finding.activity` of work that adds up → what several are called. A range may contain others."""
 
 MOSTLY_EXPLAINED = 0.7
-"""Findings that explain this share of the excess leave nothing to be called unexplained."""
+"""Findings that explain this share of the phase's excess leave nothing to be called unexplained."""
 
 
 def tables_of(run: RunTables) -> Tables:
@@ -87,7 +87,7 @@ def context_of(
     Args:
         tables: of the run.
         roles: rank → role.
-        flagged: rank, iteration, excess_ns of the slow ranks.
+        flagged: rank, iteration, excess_ns, `<phase>_excess` of the slow ranks.
         phase: the phase with most of the excess; None looks at all phases.
     """
     sample = sampled(flagged["iteration"].unique().sort().to_list())
@@ -113,9 +113,10 @@ def findings(context: CauseContext) -> tuple[Finding, ...]:
         if not _missing(detector, context)
         for each in detector.findings(context)
     ]
-    explained_share = sum(each.share for at, *_, each in found if at < Precedence.REST)
-    if explained_share >= MOSTLY_EXPLAINED:
-        found = [row for row in found if row[0] < Precedence.REST]
+    told = [row for row in found if row[0] < Precedence.REST]
+    explained_ns = context.total_ns * sum(each.share for *_, each in told)
+    if len(told) < len(found) and explained_ns >= MOSTLY_EXPLAINED * context.phase_ns:
+        found = told
     ordered = [each for *_, each in sorted(found, key=lambda row: row[:3])]
     first = [*dict.fromkeys(map(_clause, ordered))][:MOST_CLAUSES]
     return tuple(each for each in ordered if _clause(each) in first)

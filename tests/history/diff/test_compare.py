@@ -19,6 +19,7 @@ EXTRA_MS = 4.6
 """A tenth of an iteration."""
 
 METRICS = ["iteration", "work", "load", "forward", "backward", "optimizer", "other"]
+WAITED = "exposed_communication"
 
 
 @lru_cache
@@ -161,6 +162,26 @@ def test_slower_and_faster_are_found(extra_ms: float) -> None:
             assert not of(found, "forward", rank).certain
     assert "Worse: rank 3 forward" in slower.sentence
     assert "Better: rank 3 forward" in faster.sentence
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "words"),
+    [
+        (30.0, "Worse: ranks 1-2 backward up to 30.0 ms."),
+        (0.0, "30.0 ms, ranks 0, 3 exposed_communication up to 30.0 ms."),
+    ],
+)
+def test_a_rank_that_waits_for_a_slower_one_is_no_worse(waited_ms: float, words: str) -> None:
+    frame = measured(0)
+    slow = pl.col("rank").is_in([1, 2])
+    zero = frame.with_columns(pl.lit(0).alias(f"{name}_ns") for name in ("wait", WAITED))
+    after = zero.with_columns(
+        pl.col("iteration_ns") + 30 * MS,
+        pl.col("backward_ns") + 30 * MS * slow.cast(pl.Int64),
+        (30 * MS * (~slow).cast(pl.Int64)).alias(f"{WAITED}_ns"),
+        (round(waited_ms * MS) * (~slow).cast(pl.Int64)).alias("wait_ns"),
+    )
+    assert words in diff_runs(zero, after, [*METRICS, "wait", WAITED], "mean").sentence
 
 
 def test_intervals_hold_the_truth() -> None:

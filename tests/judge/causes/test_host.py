@@ -32,11 +32,16 @@ def usual(state: str, name: str, total_ms: float, count: int = 10) -> list[pl.Da
 
 
 def found(
-    *rows: pl.DataFrame, activities: pl.DataFrame | None = None, excess_ms: float = EXCESS
+    *rows: pl.DataFrame,
+    activities: pl.DataFrame | None = None,
+    excess_ms: float = EXCESS,
+    elsewhere_ms: float = 0.0,
 ) -> tuple[Finding, ...]:
-    """Findings on rank 3, which needs 25 ms more in iterations 2 and 5."""
+    """Findings on rank 3, which needs 25 ms more in iterations 2 and 5, in loading."""
     excess = [round(excess_ms * MS)] * 2
-    flagged = pl.DataFrame({"rank": [3, 3], "iteration": [2, 5], "excess_ns": excess})
+    load = [round((excess_ms - elsewhere_ms) * MS)] * 2
+    numbers = {"rank": [3, 3], "iteration": [2, 5]}
+    flagged = pl.DataFrame(numbers | {"excess_ns": excess, "load_excess": load})
     every = pl.concat([*rows, *usual("on_cpu", "", 2)])
 
     def table(name: str, numbers: Collection[int]) -> pl.DataFrame | None:
@@ -170,3 +175,10 @@ def test_nothing_is_unexplained_where_causes_explain_most() -> None:
     assert [each.kind for each in output] == ["blocked"]
     output = found(did(3, "blocked", "fsync", 10), did(3, "unknown", "", 15))
     assert [each.kind for each in output] == ["blocked", "unexplained"]
+
+
+def test_what_is_unexplained_is_part_of_the_phase_alone() -> None:
+    """Of 25 ms, 15 are in loading; the device waits for data then."""
+    idle = pl.concat(device("idle", rank, 16 if rank == 3 else 1) for rank in range(4))
+    output = found(did(3, "unknown", "", 15), activities=idle, elsewhere_ms=10)
+    assert [each.kind for each in output] == ["loader"]
