@@ -373,9 +373,27 @@ def test_a_devices_clock_that_is_off_is_set(
             each["ts"] = round(each["ts"] + off_us, 3)
 
     run = read(write(tmp_path / "job", PLAIN, off))
-    assert f"ms {said}" in codes(run)[f"device-clock-{said}"]
+    assert f"ms {said}" in codes(run)["device-clock-wrong"]
     assert_slow(run)
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
+
+
+@pytest.mark.parametrize("fast", mostly_slow([0.01, -0.05, 0.1]))
+def test_a_devices_clock_that_runs_fast_or_slow_is_scaled(tmp_path: Path, fast: float) -> None:
+    def off(rank: int, trace: dict[str, Any]) -> None:
+        first = kernels(trace)[0]["ts"]
+        for each in kernels(trace) if rank == 1 else ():
+            each["ts"] = round(first + (each["ts"] - first) * (1 + fast), 3)
+            each["dur"] = round(each["dur"] * (1 + fast), 3)
+
+    run = read(write(tmp_path / "job", PLAIN, off))
+    said = "fast" if fast > 0 else "slow"
+    assert f"clock runs {abs(fast) * 100:.3g} % {said}" in codes(run)["device-clock-wrong"].replace(
+        "1.0", "1"
+    )
+    assert_slow(run)
+    for metric, value in {"load": 2.05, "backward": 10, "iteration": 23.5}.items():
+        assert mean_ms(run, metric)[1] == pytest.approx(value, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import polars as pl
 
 from rankscope.measure.host import window_edges
 from rankscope.model.arrays import filled, is_null
-from rankscope.model.device_work import DeviceWork
+from rankscope.model.device_work import DeviceClock, DeviceWork
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
 from rankscope.util.numbers import NEVER
@@ -29,7 +29,7 @@ class Records:
     unlaunched: int  # records of kernels without a launch, which were not launched earlier
     kernels: int  # records of kernels
     lacking: pl.Series  # Boolean for each window: whether it is unknown
-    moved_ns: int  # how far the device's times were early; below 0: late
+    clock: DeviceClock  # of the device
 
 
 class RecordCount:
@@ -74,7 +74,7 @@ class RecordCount:
             self._unlaunched,
             self._kernels,
             pl.Series(lacking, dtype=pl.Boolean),
-            work.moved.get(process, 0),
+            work.moved.get(process, DeviceClock()),
         )
 
 
@@ -90,20 +90,8 @@ def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
             f"{agreeing(number, 'is', 'are')} unknown",
             (rank,),
         )
-    if records.moved_ns < 0:
-        yield RunWarning(
-            "device-clock-late",
-            f"its device's clock is about {-records.moved_ns / 1e6:.1f} ms late: calls that "
-            "wait for the device return before its work ends; its device times are moved by that",
-            (rank,),
-        )
-    if records.moved_ns > 0:
-        yield RunWarning(
-            "device-clock-early",
-            f"its device's clock is at least {records.moved_ns / 1e6:.1f} ms early: kernels start "
-            "before they are launched; its device times are moved by that",
-            (rank,),
-        )
+    if records.clock != DeviceClock():
+        yield RunWarning("device-clock-wrong", _wrong(records.clock), (rank,))
     if records.unlaunched and records.unlaunched >= LACKING * records.kernels:
         yield RunWarning(
             "launches-missing",
@@ -111,3 +99,25 @@ def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
             "record: their phases are unknown",
             (rank,),
         )
+
+
+def _wrong(clock: DeviceClock) -> str:
+    """What is wrong with a device's clock."""
+    parts = []
+    if clock.fast:
+        speed, changes = ("fast", "grows") if clock.fast > 0 else ("slow", "shrinks")
+        parts.append(
+            f"its device's clock runs {percent(abs(clock.fast))} {speed}: the time from launch to "
+            f"start {changes} all the time; its device times are scaled"
+        )
+    if clock.early_ns < 0:
+        parts.append(
+            f"its device's clock is about {-clock.early_ns / 1e6:.1f} ms late: calls that wait for "
+            "the device return before its work ends; its device times are moved by that"
+        )
+    if clock.early_ns > 0:
+        parts.append(
+            f"its device's clock is at least {clock.early_ns / 1e6:.1f} ms early: kernels start "
+            "before they are launched; its device times are moved by that"
+        )
+    return "; ".join(parts)

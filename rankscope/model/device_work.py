@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import polars as pl
 
@@ -22,6 +22,14 @@ SYNC_CALLS = pl.Schema(
 
 UNRECORDED = pl.Schema({"process": pl.Int64(), "launch": pl.Int64()})
 """Launches (ns) of kernels of which the report does not say when they ran, a row a kernel."""
+
+
+class DeviceClock(NamedTuple):
+    """How wrong the device's clock was; times are on the host's clock since."""
+
+    early_ns: int = 0  # below 0: late
+    fast: float = 0.0  # its seconds per second of the host, less one
+    since_ns: int = 0  # where a fast clock is right
 
 
 class DeviceWork(Events, Protocol):
@@ -51,8 +59,8 @@ class DeviceWork(Events, Protocol):
         """UNRECORDED; these kernels are not among the rows."""
 
     @property
-    def moved(self) -> dict[int, int]:
-        """Process → by how much (ns) its times were early, and are moved; below 0: late."""
+    def moved(self) -> dict[int, DeviceClock]:
+        """Process → the wrong clock from which its times are moved."""
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -68,7 +76,7 @@ class InMemoryWork(InMemoryEvents):
     unread: tuple[str, ...] = ()
     sync_calls: pl.DataFrame = field(default_factory=lambda: empty(SYNC_CALLS))
     unrecorded: pl.DataFrame = field(default_factory=lambda: empty(UNRECORDED))
-    moved: dict[int, int] = field(default_factory=dict)
+    moved: dict[int, DeviceClock] = field(default_factory=dict)
 
     @property
     def kinds(self) -> pl.DataFrame:

@@ -22,8 +22,7 @@ MOST_LINES = 20
 DOUBTFUL = (
     "records-missing",
     "report-cut",
-    "device-clock-early",
-    "device-clock-late",
+    "device-clock-wrong",
     "launches-missing",
 )
 """Codes of warnings that make all numbers doubtful."""

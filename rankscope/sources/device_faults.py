@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.model.device_work import DeviceClock
 from rankscope.model.intervals import Times
 from rankscope.model.schema import STREAM
 from rankscope.util.numbers import NEVER
@@ -22,6 +23,15 @@ EARLY_NS = 100_000
 LEAST_EARLY = 0.01
 """From this share of early kernels on the device's clock is off."""
 
+
+FEWEST_CALLS = 5
+"""From this number of calls that waited on a clock that runs fast or slow is seen."""
+
+MOST_CALLS = 200
+"""Of more calls, an even part."""
+
+STEADY = 10
+"""A clock runs fast or slow if that explains this many times what single kernels differ by."""
 
 LATE_NS = 10**9
 """What ends so long (ns) after its capture has an impossible time."""
@@ -91,7 +101,7 @@ def possible() -> pl.Expr:
 
 def on_host_time(
     work: pl.DataFrame, sync_calls: pl.DataFrame
-) -> tuple[pl.DataFrame, dict[int, int]]:
+) -> tuple[pl.DataFrame, dict[int, DeviceClock]]:
     """DEVICE_WORK whose kernels start after their launches, as `moved_by` leaves it.
 
     Args:
@@ -99,21 +109,72 @@ def on_host_time(
         sync_calls: SYNC_CALLS.
 
     Returns:
-        The work, and process → how far it was moved (ns).
+        The work, and process → the clock from which it was moved.
     """
-    moved = off_by(work, sync_calls)
-    return moved_by(work, moved), moved
+    clocks = wrong_clocks(work, sync_calls)
+    return moved_by(work, clocks), clocks
 
 
-def off_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
-    """Process → how far its device's clock is early (ns); below 0: late.
+def wrong_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, DeviceClock]:
+    """Process → its device's clock, if that is wrong.
 
     Args:
         work: DEVICE_WORK.
         sync_calls: SYNC_CALLS.
     """
+    clocks = fast_clocks(work, sync_calls)
+    work = _at_host_speed(work, clocks)
     late = late_by(work, sync_calls)
-    return early_by(work) | {process: -by for process, by in late.items()}
+    for process, by in (early_by(work) | {process: -by for process, by in late.items()}).items():
+        clocks[process] = clocks.get(process, DeviceClock())._replace(early_ns=by)
+    return clocks
+
+
+def fast_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, DeviceClock]:
+    """Process → its device's clock, if that runs fast or slow.
+
+    After a call that waited the device has nothing to do, and starts the next kernel when it is
+    launched. The time from launch to start of these kernels is alike on a right clock. A change of
+    it with time is the median slope between any two of them (Theil 1950, Sen 1968).
+
+    Args:
+        work: DEVICE_WORK.
+        sync_calls: SYNC_CALLS.
+    """
+    clocks: dict[int, DeviceClock] = {}
+    waited = sync_calls.filter("drains", pl.col("end") - pl.col("start") >= EARLY_NS)
+    for (process,), calls in waited.partition_by("process", as_dict=True).items():
+        own = work.filter(process=process, kind="kernel").drop_nulls("launch").sort("launch")
+        launch, start = own["launch"].to_numpy(), own["start"].to_numpy()
+        after = np.unique(np.searchsorted(launch, np.sort(calls["end"].to_numpy())))
+        after = after[after < len(launch)]
+        after = after[:: len(after) // MOST_CALLS + 1]
+        if len(after) < FEWEST_CALLS:
+            continue
+        at, delay = launch[after].astype(float), (start - launch)[after]
+        one, other = np.triu_indices(len(after), 1)
+        fast = float(np.median((delay[other] - delay[one]) / np.maximum(at[other] - at[one], 1)))
+        rest = delay - fast * at
+        differ = float(np.median(np.abs(rest - np.median(rest))))
+        change = abs(fast) * (at[-1] - at[0])
+        if change > 2 * EARLY_NS and change > STEADY * differ:
+            clocks[process] = DeviceClock(0, fast, int(launch[0]))
+    return clocks
+
+
+def _at_host_speed(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame:
+    """DEVICE_WORK whose clocks run as fast as the host's."""
+    for process, clock in clocks.items():
+        if clock.fast:
+            own, since = pl.col("process") == process, clock.since_ns
+            work = work.with_columns(
+                pl.when(own)
+                .then(((pl.col(name) - since) / (1 + clock.fast)).round().cast(pl.Int64) + since)
+                .otherwise(name)
+                .alias(name)
+                for name in ("start", "end")
+            )
+    return work
 
 
 def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
@@ -169,16 +230,17 @@ def early_by(work: pl.DataFrame) -> dict[int, int]:
     return moved
 
 
-def moved_by(work: pl.DataFrame, moved: dict[int, int]) -> pl.DataFrame:
+def moved_by(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame:
     """DEVICE_WORK moved to the host's time, without kernels that are early all the same.
 
     Args:
         work: DEVICE_WORK and more columns, in the order of the starts.
-        moved: process → how far its device's clock is early (ns); below 0: late.
+        clocks: process → its device's clock, if that is wrong.
     """
-    if moved:
+    if clocks:
+        moved = {process: clock.early_ns for process, clock in clocks.items()}
         shift = pl.col("process").replace_strict(moved, default=0, return_dtype=pl.Int64)
-        work = work.with_columns(pl.col("start", "end") + shift)
+        work = _at_host_speed(work, clocks).with_columns(pl.col("start", "end") + shift)
         work = work.sort("start", maintain_order=True)
     fine = work.select(possible()).to_series()
     return work if fine.all() else work.filter(fine)

@@ -18,9 +18,7 @@ OF_ANY = {
     "--run; or all: --all-runs",
     "clock-wrong": "synchronise the clocks of the hosts (NTP); the numbers do not depend on it",
     "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each",
-    "device-clock-early": "nothing to do if the numbers look right; a newer profiler or driver may "
-    "convert times correctly",
-    "device-clock-late": "nothing to do if the numbers look right; a newer profiler or driver may "
+    "device-clock-wrong": "nothing to do if the numbers look right; a newer profiler or driver may "
     "convert times correctly",
     "iterations-without-work": "nothing to do if these steps do no work on the device; else "
     "rankscope check PATH... says what the reports lack",

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.arrays import last_ends, taken, with_series
-from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
+from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.schema import (
     DEVICE_KINDS,
@@ -23,7 +23,7 @@ from rankscope.model.schema import (
 )
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
-from rankscope.sources.device_faults import LATE_NS, moved_by, off_by, on_host_time
+from rankscope.sources.device_faults import LATE_NS, moved_by, on_host_time, wrong_clocks
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
@@ -136,7 +136,7 @@ class _StreamedWork:
         self._reading = self._read()
         self._kept: list[pl.DataFrame] | None = []
         self._seen: _Seen | None = None
-        self._moved: dict[int, int] | None = None
+        self._moved: dict[int, DeviceClock] | None = None
         self._gone_through = False
         self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
         self.unread: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ class _StreamedWork:
         return self._launches.unrecorded()
 
     @property
-    def moved(self) -> dict[int, int]:
+    def moved(self) -> dict[int, DeviceClock]:
         """Process → by how much times were off: by the first of them, if one process has all."""
         self._go_through()
         return self._moved or {}
@@ -209,7 +209,7 @@ class _StreamedWork:
             work = _wide(part)
             if self._moved is None:
                 alone = self._look.kinds["process"].n_unique() == 1
-                self._moved = off_by(work, self.sync_calls) if alone else {}
+                self._moved = wrong_clocks(work, self.sync_calls) if alone else {}
             if self._gone_through:
                 yield moved_by(work, self._moved)
                 continue
