@@ -2,12 +2,13 @@
 
 A file may come from anybody, and may be damaged where no checksum tells. What reads its tables
 relies on their columns, on the values in them, and on what they say of each other. So each table is
-checked before the first rows of it are given, in one pass of DuckDB, which takes little memory.
+checked before the first rows of it are given, or of some iterations those rows, in one pass of
+DuckDB, which takes little memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -16,6 +17,7 @@ import polars as pl
 
 from rankscope.model.columns import LONGEST_TEXT, Column, Table
 from rankscope.store.ddl import SQL_TYPES, quoted
+from rankscope.store.tables import one_of
 from rankscope.util.sanitize import sanitized
 
 LONGEST_SHOWN = 60
@@ -58,12 +60,18 @@ def check_columns(name: str, table: Table, present: Mapping[str, str]) -> list[s
     return missing
 
 
-def check_rows(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> int:
-    """Check the rows of a table whose columns are checked, and count them.
+def check_rows(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    table: Table,
+    iterations: Collection[int] | None = None,
+) -> None:
+    """Check the rows of a table whose columns are checked.
 
     Args:
         connection: to the file; tables that this one refers to are there.
         name: of the table.
+        iterations: only rows of these; None: all.
 
     Raises:
         BadContents: a row cannot be, or contradicts others.
@@ -72,38 +80,42 @@ def check_rows(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -
     [rows] = _first(connection, f'select count(*) from "{name}"') or (0,)
     if rows > MOST_ROWS:
         raise TooMuch(f"{name} has {rows:,} rows")
+    some = "true" if iterations is None else one_of("iteration", iterations)
     faults = [*_faults(table)]
-    references = [*((name, *each) for each in table.refers.items())]
-    references += [(other, name, (column,)) for other, column in table.complete.items()]
+    references = [*((name, *each, some) for each in table.refers.items())]
+    references += [(other, name, (column,), "true") for other, column in table.complete.items()]
     wrong = " or ".join(f"({condition})" for condition, _, _ in faults)
-    asked = [f'exists(select 1 from "{name}" where {wrong})', *map(_exists, references)]
-    found = _first(connection, f"select {', '.join(asked)}") or ()
+    asked = [f'exists(select 1 from "{name}" where {some} and ({wrong}))']
+    found = _first(connection, f"select {', '.join((*asked, *map(_exists, references)))}") or ()
     if found[0]:
-        raise BadContents(_fault(connection, name, faults))
+        raise BadContents(_fault(connection, name, faults, some))
     for reference, is_there in zip(references, found[1:], strict=True):
         if is_there:
-            this, other, columns = reference
+            this, other, columns, _ = reference
             values = _first(connection, f"{_lacking(*reference)} limit 1") or ()
             raise BadContents(f"{this} has {_named(columns, values)}, which {other} lacks")
     for column, described in table.columns.items():
         if described.json is not None:
             _check_json(connection, name, column, described.json)
     if table.key:
-        _check_key(connection, name, table.key, rows)
-    return int(rows)
+        _check_key(connection, name, table.key, some, rows)
 
 
-def _exists(reference: tuple[str, str, tuple[str, ...]]) -> str:
+def _exists(reference: tuple[str, str, tuple[str, ...], str]) -> str:
     """Whether there is something that `_lacking` gives."""
     return f"exists({_lacking(*reference)})"
 
 
 def _fault(
-    connection: duckdb.DuckDBPyConnection, name: str, faults: Sequence[tuple[str, str, str]]
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    faults: Sequence[tuple[str, str, str]],
+    some: str,
 ) -> str:
-    """What is said of the first of the faults that a table has."""
+    """What is said of the first of the faults that some rows of a table have."""
     for condition, column, text in faults:
-        found = _first(connection, f'select "{column}" from "{name}" where {condition} limit 1')
+        where = f"{some} and ({condition})"
+        found = _first(connection, f'select "{column}" from "{name}" where {where} limit 1')
         if found is not None:
             return f"{name}.{column} {text.format(_shown(found[0]))}"
     return name
@@ -157,17 +169,17 @@ def _check_json(connection: duckdb.DuckDBPyConnection, name: str, column: str, t
             raise BadContents(f"{name}.{column} is {_shown(text)}: {error}") from error
 
 
-def _lacking(name: str, other: str, columns: tuple[str, ...]) -> str:
-    """The query of what rows of `name` refer to and `other` lacks."""
+def _lacking(name: str, other: str, columns: tuple[str, ...], some: str) -> str:
+    """The query of what some rows of `name` refer to and `other` lacks."""
     listed = ", ".join(f'"{each}"' for each in columns)
-    distinct = f'select distinct {listed} from "{name}"'
+    distinct = f'select distinct {listed} from "{name}" where {some}'
     return f'select {listed} from ({distinct}) anti join "{other}" using ({listed})'
 
 
 def _check_key(
-    connection: duckdb.DuckDBPyConnection, name: str, key: tuple[str, ...], rows: int
+    connection: duckdb.DuckDBPyConnection, name: str, key: tuple[str, ...], some: str, rows: int
 ) -> None:
-    """Raises `BadContents` if two rows have the same key.
+    """Raises `BadContents` if two of some rows have the same key.
 
     Their hashes are compared, which takes half of the time that grouping the rows takes.
     """
@@ -175,17 +187,16 @@ def _check_key(
         return
     listed = ", ".join(f'"{each}"' for each in key)
     parts = rows // KEYS_AT_ONCE + 1
-    hashes = f'select hash({listed}) as hashed from "{name}"'
+    hashes = f'select hash({listed}) as hashed from "{name}" where {some}'
     for part in range(parts):
-        some = f" where hashed % {parts} = {part}" if parts > 1 else ""
-        found = connection.sql(f"from ({hashes}){some}").pl()["hashed"]
+        of_part = f" where hashed % {parts} = {part}" if parts > 1 else ""
+        found = connection.sql(f"from ({hashes}){of_part}").pl()["hashed"]
         if found.n_unique() < len(found):
             break
     else:
         return
-    double = _first(
-        connection, f'select {listed} from "{name}" group by {listed} having count(*) > 1 limit 1'
-    )
+    grouped = f'select {listed} from "{name}" where {some} group by {listed}'
+    double = _first(connection, f"{grouped} having count(*) > 1 limit 1")
     if double:  # else two keys have the same hash
         raise BadContents(f"{name} has {_named(key, double)} twice")
 

@@ -143,7 +143,11 @@ class Database:
         except OSError as error:
             full = disk_full(path, error) if exists(path.parent) else None
             raise full or not_created(path, error.strerror or "") from error
-        return cls(path, connect(path, read_only=False)) if is_new else cls.open(path, write=True)
+        if not is_new:
+            return cls.open(path, write=True)
+        database = cls(path, connect(path, read_only=False))
+        database._known = Known(checked=dict.fromkeys(TABLES))  # all rows will be our own
+        return database
 
     @classmethod
     def _make(cls, path: Path) -> None:
@@ -238,7 +242,7 @@ class Database:
             return self._read(request)
 
     def _read(self, request: TableRequest) -> pl.DataFrame:
-        check_table(self._connection, request.table, self._known)
+        check_table(self._connection, request.table, self._known, request.iterations)
         if request.columns is None:  # a file may have more, or others first
             columns = (TABLES.get(request.table) or COMPARED_TABLES[request.table]).columns
             request = replace(request, columns=[*columns])
@@ -317,7 +321,8 @@ class Database:
         """
         with self.transaction():
             replace_tables(self._connection, {"rank_iterations": wide, **tables})
-            self._known = Known(self._known.missing)
+            checked = {name: seen for name, seen in self._known.checked.items() if name in TABLES}
+            self._known = Known(self._known.missing, checked)
             self._connection.execute(
                 "insert or replace into meta values ('rank_iterations_clock', ?)", [clock]
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,13 +74,13 @@ def damaged(path: Path, error: duckdb.Error, hint: str = REBUILD_HINT) -> Databa
 class Known:
     """Facts of a file, valid as long as it does not change.
 
-    `missing`: table → columns of the schema that it lacks. `rows`: table → number of its rows, of
-    tables whose contents were checked. `present`: (table, column) → SQL type, of the file; empty
-    until it is needed.
+    `missing`: table → columns of the schema that it lacks. `checked`: table → the iterations whose
+    rows were checked, of tables of which some were; None: all rows. `present`: (table, column) →
+    SQL type, of the file; empty until it is needed.
     """
 
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
+    checked: dict[str, frozenset[int] | None] = field(default_factory=dict)
     present: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -127,13 +127,22 @@ def enter_again(connection: duckdb.DuckDBPyConnection, known: Known) -> None:
         show_columns(connection, known.missing)
 
 
-def check_table(connection: duckdb.DuckDBPyConnection, name: str, known: Known) -> None:
+def check_table(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    known: Known,
+    iterations: Collection[int] | None = None,
+) -> None:
     """Check the contents of a table before its first rows are given.
+
+    Args:
+        iterations: only rows of these will be given; None: any.
 
     Raises:
         BadContents: it holds what no rankscope writes.
     """
-    if name in known.rows:
+    seen = known.checked.get(name, frozenset())
+    if seen is None or (iterations is not None and name in known.checked and seen >= {*iterations}):
         return
     if not known.present:
         known.present.update(present_columns(connection))
@@ -148,7 +157,8 @@ def check_table(connection: duckdb.DuckDBPyConnection, name: str, known: Known) 
     for other, column in (*needed, *table.complete.items()):
         if (other, column) not in every:
             raise BadContents(f"{other}.{column} is missing")
-    known.rows[name] = check_rows(connection, name, table)
+    check_rows(connection, name, table, iterations)
+    known.checked[name] = None if iterations is None else seen.union(iterations)
 
 
 def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, version: str, write: bool) -> None:

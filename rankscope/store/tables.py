@@ -217,7 +217,7 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
 def _where(request: TableRequest) -> str:
     """The condition of the wanted rows."""
     limits = [
-        _one_of(name, values)
+        one_of(name, values)
         for name, values in (("rank", request.ranks), ("iteration", request.iterations))
         if values is not None
     ]
@@ -226,7 +226,7 @@ def _where(request: TableRequest) -> str:
     return f" where {' and '.join(limits)}" if limits else ""
 
 
-def _one_of(name: str, values: Collection[int]) -> str:
+def one_of(name: str, values: Collection[int]) -> str:
     """The condition that a column is one of some numbers; those without gaps are found sooner."""
     numbers = sorted({int(value) for value in values})
     if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from rankscope.errors import DatabaseError
 from rankscope.model.columns import out_of_bounds
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
 from rankscope.store import Database, contents
 from rankscope.store.connection import MAGIC_AT
+from rankscope.store.tables import TableRequest
 from tests.bench.contents import Change, changes
 from tests.support import ROOT, Forged, Result, Stored, copied, edit, mostly_nightly, mostly_slow
 
@@ -73,6 +75,28 @@ def test_what_a_database_cannot_hold_is_refused(
             cli(*command, db).refused(4, str(db), "damaged", table if table != "answers" else "")
     finally:
         os.environ.pop("RANKSCOPE_CACHE", None)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update activities set count = -1 where iteration = 5",
+        "update activities set rank = 99 where iteration = 5",
+        "insert into activities from activities where iteration = 5",
+    ],
+)
+def test_the_rows_of_the_iterations_that_are_read_are_checked(
+    whole: Path, tmp_path: Path, statement: str
+) -> None:
+    loose = "create or replace table activities as from activities"
+    db = Change("", (loose, statement)).made(whole, tmp_path / "run.duckdb")
+    with Database.open(db) as database:
+        for numbers in ([3, 4], [4]):
+            rows = database.read(TableRequest("activities", iterations=numbers))
+            assert {*rows["iteration"]} == {*numbers}
+        for wrong in ([4, 5], None):
+            with pytest.raises(DatabaseError, match="activities"):
+                database.read(TableRequest("activities", iterations=wrong))
 
 
 @pytest.mark.parametrize(
