@@ -194,7 +194,7 @@ def _hint(words: list[str]) -> str:
 
 def _words(term: str) -> list[str]:
     """The words of a term, comparable."""
-    return re.findall(r"[^\s_.\[\]-]+", term.casefold())
+    return re.findall(r"[^\s_.\[\]()-]+", term.casefold())
 
 
 def _parsed(page: str) -> list[Entry]:
