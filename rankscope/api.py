@@ -15,12 +15,10 @@ import polars as pl
 
 from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage
-from rankscope.compare.imbalance import imbalance
 from rankscope.compare.metric_table import STORED
 from rankscope.compare.picks import Picks
 from rankscope.errors import ReportError
-from rankscope.match.clock_choice import choose_clock
-from rankscope.match.selection import IterRange, as_range
+from rankscope.match.selection import IterRange, as_range, choose_clock
 from rankscope.model.kinds import PARTS
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options, ShapingOptions
@@ -167,7 +165,7 @@ class Run:
         """
         names = check_metrics(metrics or []) or None
         with self.tables.kept_open():
-            return imbalance(self.compare(options_of(options)), names)
+            return self.compare(options_of(options)).imbalance(names)
 
     def pick_reports(
         self,

@@ -80,7 +80,7 @@ def _database(paths: list[str]) -> Path | None:
     from rankscope.errors import UsageError
     from rankscope.output.quantities import counted
     from rankscope.sources.discover import discover
-    from rankscope.store.nearby import databases_in
+    from rankscope.store.database import databases_in
 
     found = databases_in(path)
     if not found:

@@ -12,7 +12,6 @@ from rankscope.agent import questions
 from rankscope.agent.folders import Folders
 from rankscope.compare.breakdowns import rows_by
 from rankscope.compare.comparison import Comparison, Stage
-from rankscope.compare.imbalance import imbalance
 from rankscope.compare.report_files import files_of
 from rankscope.errors import ReportError
 from rankscope.ingestion.check import check
@@ -82,7 +81,7 @@ class Answers:
         names = check_metrics([*asked.metrics]) or leading_metrics()
         with api.reading(self._folders.database(asked.db)) as run:
             comparison = run.compare(_options(asked.iter_range))
-            result = imbalance(comparison, names)
+            result = comparison.imbalance(names)
             rows = pl.DataFrame() if asked.by is None else rows_by(asked.by, comparison, result)
             return imbalance_document.imbalance(
                 run.db, comparison, _relevant_first(result, names), rows

@@ -9,18 +9,20 @@ from typing import TypeVar
 
 import polars as pl
 
-from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, stored_rows
+from rankscope.compare import scores
+from rankscope.compare.iteration_clusters import by_iteration
+from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, role_of, stored_rows
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.judge.excess import excess_of
 from rankscope.judge.story import Story, flagged
 from rankscope.match.communication import Matching, RunCalls, match_again, waits_of
 from rankscope.match.roles import Roles
 from rankscope.match.selection import Scope, Selection, common_iterations
-from rankscope.match.waits import WaitedCollectives
+from rankscope.match.waits import WaitedCollectives, shown_error
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import WHOLE, Options
 from rankscope.model.reports import RunWarning
-from rankscope.model.results import Efficiency, MetricSummary, RunFacts, Verdict
+from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
 from rankscope.util.wording import counted
@@ -278,6 +280,40 @@ class Comparison:
             LookupError: the comparison ended before its table was computed.
         """
         return _computed(self._waits_of_all, Stage.TABLE)
+
+    def imbalance(self, metrics: list[str] | None = None) -> Imbalance:
+        """Metrics across ranks, ranks, iterations, verdict and what-if: what `imbalance` shows.
+
+        Args:
+            metrics: names; None: all. The first of them is that of the iterations; default work.
+        """
+        names = metrics or list(METRICS)
+        summary, groups = self.summary, self.matching.groups
+        first = metrics[0] if metrics else "work"
+        iterations = summary.by_iteration
+        if first != "work":
+            numbers = self.selection.numbers
+            iterations = by_iteration(self.rows(), self.flags(), numbers, first)
+        ranks = self.tables.ranks.select("rank", "host", role=role_of(self.roles), report="path")
+        scored = ranks.join(self.scores.select("rank", *columns_of(names)), on="rank")
+        waits = scores.UNKNOWN_WAITS
+        if not self.missing_ranks and self.outliers.metric == "work":
+            waits = self.waits()
+        elif not self.missing_ranks and self.outliers.metric is None:
+            # without exposed waits nothing tells a cost, but the calls tell who comes last
+            costs = (pl.lit(None, pl.Int64).alias(name) for name in ("cost_ns", "gain_ns"))
+            waits = self.waits().with_columns(costs)
+        return Imbalance(
+            metrics=tuple(summary.metrics[name] for name in names),
+            ranks=scores.by_rank(scored, waits, names),
+            iterations=iterations,
+            verdict=self.verdict,
+            statistic=self.options.statistic,
+            wait_error_ns=shown_error(groups),
+            efficiency=summary.efficiency,
+            what_if=summary.what_if,
+            chained=bool((groups["members"] < self.tables.ranks.height).any()),
+        )
 
 
 def calls_again(comparison: Comparison, iterations: tuple[int, ...] | None = None) -> RunCalls:

@@ -12,8 +12,7 @@ from rankscope.compare.run_facts import identities_of
 from rankscope.errors import UsageError
 from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import check_metrics, column_of
-from rankscope.output.plots import PICKING
-from rankscope.output.plots.options import PlotOptions
+from rankscope.output.plots import PICKING, PlotOptions
 from rankscope.util.rank_list import few
 from rankscope.util.wording import ranks_text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -44,7 +45,6 @@ from rankscope.store.door import (
     facts,
 )
 from rankscope.store.migrations import schema_version
-from rankscope.store.nearby import hint_for_missing
 from rankscope.store.tables import TableRequest, read_table
 from rankscope.util.aside import made_aside
 from rankscope.util.atomic_io import exists, take_place
@@ -404,3 +404,26 @@ def replace_tables(connection: duckdb.DuckDBPyConnection, tables: dict[str, pl.D
         connection.execute(comment_on_table(name, table.meaning))
         for column, described in table.columns.items():
             connection.execute(comment_on_column(name, column, described.meaning))
+
+
+MOST_NEARBY = 8
+"""Most databases that a hint lists."""
+
+
+def databases_in(folder: Path) -> list[Path]:
+    """The databases in a folder by their names, sorted; none where it cannot be read."""
+    try:
+        return sorted(each for each in folder.glob("*.duckdb") if each.is_file())
+    except OSError:
+        return []
+
+
+def hint_for_missing(path: Path) -> str:
+    """A hint for a missing database: those beside it, and how to make one."""
+    made = "make it: rankscope ingest PROFILES --db FILE"
+    found = databases_in(path.parent)
+    if not found:
+        return made
+    listed = ", ".join(f"--db {shlex.quote(str(each))}" for each in found[:MOST_NEARBY])
+    more = f" and {len(found) - MOST_NEARBY} more" if len(found) > MOST_NEARBY else ""
+    return f"there {'is' if len(found) == 1 else 'are'} {listed}{more}; or {made}"

@@ -24,7 +24,9 @@ from typing import Any, TypeVar, cast
 
 import polars as pl
 from tornado.http1connection import HTTP1Connection
+from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
+from tornado.iostream import IOStream
 from tornado.web import Application, RequestHandler
 
 from rankscope.api import Run, open_run
@@ -43,7 +45,6 @@ from rankscope.output.html.whole import make_page
 from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log
-from rankscope.util.few_at_once import FewAtOnce
 from rankscope.util.rank_list import few, parse_ranks
 from rankscope.util.wording import counted
 from rankscope.view import gui
@@ -76,6 +77,9 @@ ASKING_S = 5.0
 
 FETCHING_S = 60.0
 """Time (s) in which an answer must be fetched."""
+
+RETRY_S = 0.5
+"""Time (s) to the next attempt where the process has no descriptor left for a connection."""
 
 
 Answer = TypeVar("Answer")
@@ -252,7 +256,7 @@ class PageServer:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        server = FewAtOnce(
+        server = _FewAtOnce(
             self._application,
             max_body_size=0,
             no_keep_alive=True,
@@ -264,6 +268,35 @@ class PageServer:
             await server.accept(self._socket, MOST_CONNECTIONS)
         finally:
             self._socket.close()
+
+
+class _FewAtOnce(HTTPServer):
+    """Serves those who connect; more than are allowed at once wait for the end of one."""
+
+    async def accept(self, listening: socket.socket, most: int) -> None:
+        """Serve for ever.
+
+        Args:
+            listening: a socket that does not block.
+            most: connections at once.
+        """
+        self._room = asyncio.Semaphore(most)
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._room.acquire()
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except OSError as error:  # too few descriptors, or who connected is gone
+                LOG.warning("a connection was not accepted (%s)", error.strerror)
+                self._room.release()
+                await asyncio.sleep(RETRY_S)
+                continue
+            self.handle_stream(IOStream(connection), address)
+
+    def on_close(self, server_conn: object) -> None:
+        """Make room for the next one."""
+        super().on_close(server_conn)
+        self._room.release()
 
 
 class _Handler(RequestHandler):

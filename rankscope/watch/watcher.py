@@ -21,7 +21,7 @@ from rankscope.store.connection import IN_USE
 from rankscope.util.atomic_io import check_writable
 from rankscope.util.wording import counted
 from rankscope.watch.arrivals import Arrivals, Signature, signature
-from rankscope.watch.windows import Announced, Essence, Window, Windows
+from rankscope.watch.windows import Essence, Note, Window, Windows
 
 SETTLE_S = 10.0
 """A report that did not change for this long is complete, s."""
@@ -173,7 +173,7 @@ class Watcher:
         essence = Essence.of(announcement.comparison.verdict)
         for window in self._windows:
             if window.number == announcement.window:
-                window.note(Announced(essence, window.reports))
+                window.note(Note(essence, window.reports))
 
     def latest(self) -> tuple[Window, Comparison] | None:
         """The last window whose verdict was announced, and its comparison."""
@@ -281,7 +281,7 @@ class Watcher:
             problems.append(RunWarning("no-verdict", error.message))
             return None
         if window.announced is not None and essence == window.announced.essence:
-            window.note(Announced(essence, window.reports))
+            window.note(Note(essence, window.reports))
             return None
         before = previous if window.announced is None else window.announced.essence
         now = time.time_ns()

@@ -7,12 +7,12 @@ own, and `fleet` and `diff` can compare them.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from rankscope.errors import DatabaseError
@@ -29,7 +29,7 @@ NEAR_NS = 300 * 10**9
 """Captures whose times are unknown before they are read are of one window if their files were
 written within this time, ns."""
 
-NOTE = "announced"
+NOTE_KEY = "announced"
 """Key of `meta`: the verdict that was announced last, and from which reports."""
 
 
@@ -50,7 +50,7 @@ class Essence:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class Note:
     """The verdict that was announced last for a window."""
 
     essence: Essence
@@ -58,17 +58,15 @@ class Announced:
 
     def to_json(self) -> str:
         """As text for the database."""
-        return json.dumps(asdict(self))
+        return msgspec.json.encode(self).decode()
 
     @classmethod
-    def from_json(cls, text: str | None) -> Announced | None:
-        """The inverse of `to_json`; None if nothing was announced."""
-        if text is None:
+    def from_json(cls, text: str) -> Note | None:
+        """The inverse of `to_json`; None if the text is something else."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError:
             return None
-        whole = json.loads(text)
-        known = whole["essence"]
-        ranks, hosts, roles = (tuple(known[name]) for name in ("ranks", "hosts", "roles"))
-        return cls(Essence(known["kind"], ranks, hosts, roles, known["cause"]), whole["reports"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +91,8 @@ class Window:
     db: Path
     taken: dict[Path, Taken] = field(default_factory=dict)
     stored: StoredReports | None = None
-    announced: Announced | None = None
-    unwritten: Announced | None = None  # what is not in the database yet
+    announced: Note | None = None
+    unwritten: Note | None = None  # what is not in the database yet
     reports: str = ""
     newest_s: float = 0.0
     world_size: int | None = None
@@ -113,7 +111,7 @@ class Window:
         self.stored = StoredReports(self.db, shaping)
         with Database.open(self.db) as database:
             reports, ranks = database.table("reports"), database.table("ranks")
-            noted = Announced.from_json(database.meta().get(NOTE))
+            noted = Note.from_json(database.meta().get(NOTE_KEY, ""))
         self.announced = self.unwritten or noted
         files = reports.select("bytes", "modified_ns", "options").sort(pl.all())
         self.reports = hashlib.sha256(repr(files.rows()).encode()).hexdigest()[:16]
@@ -125,7 +123,7 @@ class Window:
         self.taken = {each.capture.path: each for each in _taken(reports, ranks)}
         self.state = state
 
-    def note(self, announced: Announced) -> None:
+    def note(self, announced: Note) -> None:
         """Note what was announced; in the database as soon as nobody else uses it."""
         self.announced = self.unwritten = announced
         try:
@@ -143,7 +141,7 @@ class Window:
         if self.unwritten is None:
             return
         with Database.open(self.db, write=True) as database:
-            database.note(NOTE, self.unwritten.to_json())
+            database.note(NOTE_KEY, self.unwritten.to_json())
             database.checkpoint()
         self.unwritten = None
         self.state = Database.state(self.db)

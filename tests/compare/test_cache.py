@@ -21,7 +21,6 @@ import rankscope
 from rankscope.api import picks_of
 from rankscope.compare.cache import SHAPING, fingerprint
 from rankscope.compare.comparison import Comparison, Stage
-from rankscope.compare.imbalance import imbalance
 from rankscope.compare.stages import compare
 from rankscope.errors import DatabaseError
 from rankscope.model.metrics import METRICS
@@ -74,7 +73,7 @@ def watched(run: rankscope.Run, **options: Any) -> tuple[Comparison, list[TableR
 
 def answers(comparison: Comparison) -> dict[str, Any]:
     """All that the commands say of a comparison."""
-    result = imbalance(comparison)
+    result = comparison.imbalance()
     picks = picks_of(comparison, None)
     marked = comparison.rows(["work", "iteration"], all_iterations=True, flags=True)
     flags = comparison.flags()
@@ -83,7 +82,7 @@ def answers(comparison: Comparison) -> dict[str, Any]:
     )
     return {
         **plain(documents.imbalance(None, comparison, result, result.iterations)),
-        "load": imbalance(comparison, ["load"]).iterations.to_dicts(),
+        "load": comparison.imbalance(["load"]).iterations.to_dicts(),
         "error": result.wait_error_ns,
         "picks": plain(picked),
         "flags": None if flags is None else flags.sort("rank", "iteration").rows(),
@@ -141,8 +140,8 @@ def test_a_pickled_comparison_gives_equal_answers(
     comparison = stored("buckets").run.compare(Options(**options))
     again = pickle.loads(pickle.dumps(comparison))
     assert answers(again) == answers(comparison)
-    result = pickle.loads(pickle.dumps(imbalance(comparison)))
-    assert result.ranks.equals(imbalance(comparison).ranks)
+    result = pickle.loads(pickle.dumps(comparison.imbalance()))
+    assert result.ranks.equals(comparison.imbalance().ranks)
     assert result.verdict == comparison.verdict
 
 
@@ -170,7 +169,7 @@ def test_a_stage_gives_what_the_whole_comparison_gives(
 
 def test_default_answers_read_no_large_table(stored: Callable[..., Stored]) -> None:
     comparison, requests = watched(stored("buckets").run)
-    imbalance(comparison)
+    comparison.imbalance()
     assert comparison.warnings is not None
     assert "iterations" not in {each.table for each in requests}, requests
     picks_of(comparison, None)
@@ -181,7 +180,7 @@ def test_default_answers_read_no_large_table(stored: Callable[..., Stored]) -> N
 def test_a_range_reads_its_own_iterations(stored: Callable[..., Stored]) -> None:
     """So that an answer takes as long as the range is, not as the run."""
     comparison, requests = watched(stored("buckets").run, iter_range=slice(4, 8))
-    assert imbalance(comparison).what_if is not None
+    assert comparison.imbalance().what_if is not None
     for table in ("collectives", "exposed", "measures", "rank_iterations"):
         asked = {each.iterations for each in requests if each.table == table}
         assert asked == {(4, 5, 6, 7)}, table

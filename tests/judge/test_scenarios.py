@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.imbalance import imbalance
 from rankscope.judge.excess import excess_of
 from rankscope.judge.healing import only
 from rankscope.judge.replay import Healing, Replay
@@ -140,7 +139,7 @@ def test_targets_played_together_gain_what_they_gain_alone(
 
 def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
     analysis = stored("planted", kind="periodic", where="forward").analysis()
-    output = imbalance(analysis).what_if
+    output = analysis.imbalance().what_if
     assert output is not None
     assert output["gain_ns"].is_sorted(descending=True)
     assert (output["gain_ns"] >= 0).all()
@@ -160,7 +159,7 @@ def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     assert job.truth is not None
     analysis = job.analysis(roles="pp=4,dp=2")
-    output = imbalance(analysis).what_if
+    output = analysis.imbalance().what_if
     assert output is not None
     roles = output.filter(kind="role")
     assert {*roles["name"]} == {f"pp={stage}" for stage in range(4)}
@@ -174,4 +173,4 @@ def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
 def test_where_it_cannot_be_known_nothing_is_played(stored: Callable[..., Stored]) -> None:
     analysis = stored("plain").analysis(clock="host")
     assert replay_of(analysis) is None
-    assert imbalance(analysis).what_if is None
+    assert analysis.imbalance().what_if is None

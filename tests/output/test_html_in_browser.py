@@ -13,7 +13,6 @@ import pytest
 
 import rankscope
 from rankscope.api import picks_of
-from rankscope.compare.imbalance import imbalance
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.output.html.lanes import ShownTimeline
 from rankscope.output.html.page import render_page
@@ -37,7 +36,7 @@ def written(run: rankscope.Run, path: Path, **options: Any) -> Path:
     ranks = with_last_to_arrive(analysis, [each.rank for each in picks.picks], worst)
     detail = ShownTimeline(timeline(analysis, ranks, worst))
     origin = Origin(run.db, path, "rankscope")
-    path.write_bytes(render_page(analysis, imbalance(analysis), picks, detail, origin))
+    path.write_bytes(render_page(analysis, analysis.imbalance(), picks, detail, origin))
     return path
 
 

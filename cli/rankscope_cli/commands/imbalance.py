@@ -104,14 +104,13 @@ def imbalance(
       rankscope imbalance --format json | jq .verdict
     """
     from rankscope.compare.breakdowns import rows_by
-    from rankscope.compare.imbalance import imbalance as imbalance_of
     from rankscope.model.metrics import check_metrics
     from rankscope.util.rank_list import parse_ranks
 
     only = None if ranks is None else parse_ranks(ranks)
     run = run_of(paths or [], db, quiet)
     comparison = run.compare(analysis)
-    result = imbalance_of(comparison, check_metrics(metric or []) or None)
+    result = comparison.imbalance(check_metrics(metric or []) or None)
     if only is not None:
         _check_ranks(comparison, only, by)
     frame = rows_by(by, comparison, result, only)

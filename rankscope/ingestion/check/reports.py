@@ -24,7 +24,7 @@ from rankscope.ingestion.preflight import (
 )
 from rankscope.ingestion.runs import shell_arguments
 from rankscope.ingestion.workers import map_reports
-from rankscope.match.clock_choice import auto_clock
+from rankscope.match.selection import auto_clock
 from rankscope.model.options import WHOLE, ShapingOptions
 from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary

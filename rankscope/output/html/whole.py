@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rankscope._version import __version__
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.imbalance import imbalance
 from rankscope.compare.picks import Picks
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import RankscopeError
@@ -79,7 +78,7 @@ def make_page(
     """
     detail = _detail(comparison, picks)
     origin = Origin(db, target, f"rankscope {__version__}", ranks, is_served)
-    content = render_page(comparison, imbalance(comparison), picks, detail, origin)
+    content = render_page(comparison, comparison.imbalance(), picks, detail, origin)
     return Page(content, comparison.verdict.sentence, None, detail.reason)
 
 

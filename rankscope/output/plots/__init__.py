@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from rankscope.errors import UsageError
 from rankscope.output.palette import THEMES
-from rankscope.output.plots.options import PlotOptions
 from rankscope.util.atomic_io import write_whole
 
 if TYPE_CHECKING:
@@ -57,6 +56,25 @@ FORMATS = ("png", "svg", "pdf")
 
 DOTS_PER_INCH = 150
 """Resolution of PNG files, and of images inside SVG and PDF files."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    """What a picture shows, and its theme. Each kind of plot uses the fields that concern it.
+
+    Attributes:
+        metric: the metric of a heat map; None: `work`, or the first known default.
+        iteration: the number of the iteration of a timeline, or of the one to explain.
+        ranks: ranks that are shown in any case, each with its label (the picks).
+        theme: `light` or `dark`.
+        only: the ranks to show, and no others except those that arrive last; empty: all.
+    """
+
+    metric: str | None = None
+    iteration: int | None = None
+    ranks: tuple[tuple[int, str], ...] = ()
+    theme: str = "light"
+    only: tuple[int, ...] = ()
 
 
 class PlotModule(Protocol):

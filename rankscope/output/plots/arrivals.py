@@ -14,8 +14,8 @@ from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.match.warnings import listed
 from rankscope.output.palette import THEMES, Theme
+from rankscope.output.plots import PlotOptions
 from rankscope.output.plots.captions import footer, subtitle
-from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import SMALL, Caption, new_sheet
 from rankscope.output.quantities import counted, milliseconds, percent

@@ -14,8 +14,8 @@ from rankscope.compare.comparison import Comparison
 from rankscope.judge.levels import LEAST_GAIN
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme
 from rankscope.output.phase_shares import PhaseShares, phase_shares
+from rankscope.output.plots import PlotOptions
 from rankscope.output.plots.captions import footer, on_average, subtitle
-from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import (
     SMALL,

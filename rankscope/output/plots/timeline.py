@@ -18,8 +18,8 @@ from rankscope.errors import UsageError
 from rankscope.match.warnings import listed
 from rankscope.model.results import Timeline
 from rankscope.output.palette import THEMES, Theme
+from rankscope.output.plots import PlotOptions
 from rankscope.output.plots.captions import footer, subtitle
-from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LONGEST_LABEL
 from rankscope.output.plots.style import (
     BODY,

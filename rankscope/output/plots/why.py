@@ -16,10 +16,9 @@ from rankscope.compare.thread_states import median_peers, thread_states, work_ex
 from rankscope.errors import UsageError
 from rankscope.model.kinds import PARTS, PHASES, HostState
 from rankscope.output.palette import STATE_COLORS, STATE_NAMES, THEMES, Theme
-from rankscope.output.plots import device_activity
+from rankscope.output.plots import PlotOptions, device_activity
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.device_activity import device_excess
-from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.style import (
     HATCH,
     SMALL,
