@@ -125,6 +125,7 @@ def also_sentence(
     total_ns: int,
     *,
     of_captures: bool = False,
+    is_bound: bool = False,
 ) -> Also:
     """The finding with its sentence.
 
@@ -134,6 +135,7 @@ def also_sentence(
         count: how many iterations are compared.
         total_ns: the time of all of them.
         of_captures: whether each capture is one iteration.
+        is_bound: whether its gain is at most what is given.
     """
     name, then = _name(found, hosts), when(found, count, of_captures=of_captures)
     more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"
@@ -141,7 +143,7 @@ def also_sentence(
     cost = (
         ""
         if found.gain_ns is None or not total_ns
-        else f", {percent(found.gain_ns / total_ns)} of the time"
+        else f", {'at most ' * is_bound}{percent(found.gain_ns / total_ns)} of the time"
     )
     return replace(
         found, sentence=f"Also {name} {then}: {ms(found.excess_ns)} {more}{phase}{cost}."

@@ -62,7 +62,10 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
         also=_others(judged) if found.kind is not VerdictKind.BALANCED else (),
     )
     if found.sentence:  # who leads is no more than that; others may be slow beyond chance
-        clauses = "".join(f"; {each}" for each in also_clauses(found, inputs))
+        led = () if found.leading is None else found.leading.ranks
+        also = [each for each in found.also if (each.ranks, len(each.iterations)) != (led, count)]
+        found = replace(found, also=tuple(also))
+        clauses = "".join(f"; {each}" for each in also_clauses(found, inputs, led))
         return replace(found, sentence=f"{found.sentence.removesuffix('.')}{clauses}.")
     return replace(found, sentence=sentence(found, judged))
 
@@ -352,7 +355,8 @@ RULES: tuple[Rule, ...] = (
 def _others(judged: Judgement) -> tuple[Also, ...]:
     """Other stragglers that cost at least 1 % of the time, the costliest first."""
     found, inputs = [], judged.inputs
-    for claim, gain_ns in judged.others[:FEW]:
+    for other in judged.others[:FEW]:
+        claim = other.claim
         excess, cause, _ = _extent(inputs, claim)
         given = {*ranks_with_more_work(inputs, claim)} == {*claim.ranks}
         also = Also(
@@ -362,7 +366,7 @@ def _others(judged: Judgement) -> tuple[Also, ...]:
             iterations=claim.pattern.iterations,
             cause=cause,
             excess_ns=_mean(excess),
-            gain_ns=gain_ns,
+            gain_ns=judged.gain_of(other),
             period=claim.pattern.period,
             since=claim.pattern.since,
         )
@@ -373,6 +377,7 @@ def _others(judged: Judgement) -> tuple[Also, ...]:
                 len(inputs.numbers),
                 inputs.total_ns,
                 of_captures=inputs.run.of_captures,
+                is_bound=judged.prices.is_bound,
             )
         )
     return tuple(found)

@@ -83,7 +83,7 @@ def _mostly(verdict: Verdict) -> str:
 def _rest(verdict: Verdict, judged: Judgement, *, costs: bool = True) -> str:
     """Clauses: other slow ranks, the cost of all imbalance, and what weakens the verdict."""
     bound, inputs = "at most " if verdict.gain_is_bound else "", judged.inputs
-    clauses = also_clauses(verdict, inputs)
+    clauses = also_clauses(verdict, inputs, verdict.ranks)
     if costs:
         clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
     least = max((1 - MOST) * judged.everything_ns, LEAST_GAIN * inputs.total_ns)
@@ -223,9 +223,9 @@ def _rotating(verdict: Verdict, judged: Judgement) -> str:
     )
 
 
-def also_clauses(verdict: Verdict, inputs: VerdictInputs) -> list[str]:
-    """Other slow ranks, as clauses."""
-    found = also_together(verdict.also, inputs.hosts, verdict.ranks)
+def also_clauses(verdict: Verdict, inputs: VerdictInputs, named: tuple[int, ...]) -> list[str]:
+    """Other slow ranks, as clauses; `named` are those that the sentence is about."""
+    found = also_together(verdict.also, inputs.hosts, named)
     return [each[0].lower() + each[1:] for each in found]
 
 

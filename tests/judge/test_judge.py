@@ -10,6 +10,8 @@ import pytest
 
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
+from rankscope.judge.story import Slow, Story
+from rankscope.judge.timing import Pattern
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.output.text_tables import slow_at_no_cost_lines
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, of_kernels, wide_of
@@ -276,3 +278,13 @@ def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
         assert verdict.leading is None or verdict.leading.gain >= 0.01
         leading |= set() if verdict.leading is None else {verdict.leading.ranks}
     assert leading > {whole.lead.ranks}  # others lead where it is not late
+
+
+def test_who_leads_in_a_step_is_not_listed_again() -> None:
+    """A fact of the run, where another rank is nearly as slow."""
+    rows = [(rank, 0, {3: 20.0, 4: 12.0}.get(rank, 0.0)) for rank in range(RANKS)]
+    fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (0,)), None)
+    given = inputs_of(wide_of(rows), run=replace(SUMMARY, iterations=1))
+    verdict = judge(replace(given, whole=Story(0.03, (fact,), None, COUNT)))
+    assert verdict.leading is not None
+    assert (verdict.leading.ranks, verdict.also) == ((3,), ())

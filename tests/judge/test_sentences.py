@@ -104,9 +104,9 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
     "two ranks in two ways": (lambda: judge(spiked()), """
         Rank 3 (node0) is slow over all 20 iterations: it needs 20.0 ms more work than the median
         rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the time (2.0
-        s); also rank 1 (node0) in iteration 7: 80.0 ms more, mostly in backward, 4.0 % of the
-        time; all imbalance together costs at most 23 %; the run cannot be replayed, so gains are
-        upper bounds."""),
+        s); also rank 1 (node0) in iteration 7: 80.0 ms more, mostly in backward, at most 4.0 % of
+        the time; all imbalance together costs at most 23 %; the run cannot be replayed, so gains
+        are upper bounds."""),
     "missing reports": (lambda: judge(one_missing()), """
         Of the 8 ranks with a report, rank 3 (node0) is slow over all 20 iterations: it needs 20.0
         ms more work than the median rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50
