@@ -321,7 +321,7 @@ def ingest(
         phases: phase → pattern of the names of its ranges.
         collectives: operation (`all_reduce`, say) → pattern of the names of its kernels.
         rank_pattern: pattern on the report's path, with a group `rank`; or with groups `rank1`,
-            `rank2`, … of which `rank1` counts slowest.
+            `rank2`, …; `rank1` counts slowest.
         rank: the rank of the only report.
         jobs: worker processes; default: the cores this process may use.
         scheduler: address or scheduler file of a Dask cluster whose workers see the same files;

@@ -145,7 +145,8 @@ Verbose = Annotated[
         "--verbose",
         "-v",
         callback=_start_log,
-        help="Log to stderr which readers, cached results and clocks are used.",
+        help="Show all warnings and details, and log to stderr which readers, cached results and "
+        "clocks are used.",
         rich_help_panel=OUTPUT,
     ),
 ]

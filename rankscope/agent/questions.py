@@ -1,4 +1,4 @@
-"""What an assistant can ask: the arguments of each tool, of which its input schema is made."""
+"""What an assistant can ask: the arguments of each tool. Its input schema is made of them."""
 
 from __future__ import annotations
 

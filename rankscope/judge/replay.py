@@ -112,7 +112,7 @@ class Borders:
         return np.asarray(np.maximum(place, 0) + low, dtype=np.int32)
 
     def before_each(self, counts: Numbers, work: Floats) -> Small:
-        """`before` of all ranks, one after the other, of which each has some of the work."""
+        """`before` of all ranks in turn; `counts`: how many points of `work` each has."""
         parts = np.split(work, np.cumsum(counts)[:-1])
         return np.concatenate([self.before(rank, part) for rank, part in enumerate(parts)])
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rankscope.model.intervals import Times, union
 
 RANKS_AT_ONCE = 128
-"""Ranks of which a stage has all data in memory at the same time."""
+"""Ranks whose data a stage has in memory at the same time."""
 
 
 class RankAxis:

@@ -26,7 +26,7 @@ REPLICATED = frozenset({"dp", "ddp", "fsdp", "hsdp", "tp", "sp", "cp", "ep"})
 PIPELINE = "pp"
 
 FEW_RANKS = 32
-"""Ranks of which all kernels are in memory at once: their groups are many and small."""
+"""Ranks whose kernels are in memory at once: their groups are many and small."""
 
 ALIKE = 0.05
 """Kernels of equal names and counts whose sizes differ by less are the same work."""

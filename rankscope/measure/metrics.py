@@ -135,7 +135,7 @@ def device_segments(device: DeviceTimeline) -> pl.DataFrame:
 
 
 def without(numbers: Numbers, windows: pl.Series) -> Numbers:
-    """Numbers of which some windows are unknown.
+    """The numbers, unknown in some windows.
 
     Args:
         numbers: on one clock.
@@ -201,7 +201,7 @@ def _numbers(
     segments: pl.DataFrame,
     collectives: pl.DataFrame,
 ) -> Numbers:
-    """Numbers of the metrics of the sweep, of which the first iteration's loading is unknown."""
+    """Numbers of the metrics of the sweep; the first iteration's loading is unknown."""
     columns["load_ns"] = known_if(columns["load_ns"], np.arange(iterations.height) > 0)
     exposed = _exposed(segments, iterations, clock)
     inputs = MetricInputs(clock, pl.DataFrame(columns), exposed, collectives)

@@ -131,7 +131,7 @@ def _communicates(trace: Trace, process: int) -> bool:
 
 
 def _launched(trace: Trace, processes: set[int]) -> set[int]:
-    """The processes of which some device work has a launch record, or that have none."""
+    """The processes with a launch record of device work, or without device work."""
     known, there = set[int](), set[int]()
     for part in trace.device_work.first_look():
         there |= {*part["process"].unique()}

@@ -1,4 +1,4 @@
-"""Iterations of which the report lacks records of the device."""
+"""Iterations for which the report lacks records of the device."""
 
 from __future__ import annotations
 

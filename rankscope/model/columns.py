@@ -92,8 +92,8 @@ class Table:
 
     `key`: the columns that identify a row. `ordered`: pairs of columns; the first is at most the
     second. `joint`: pairs of columns; one is null where the other is. `refers`: table → columns
-    whose values are there, too, under these names. `complete`: table → column of which every value
-    is in this table, too. `is_later`: databases of the same schema version may lack it: it is
+    whose values that table has under the same names. `complete`: table → column that has no value
+    which this table lacks. `is_later`: databases of the same schema version may lack it: it is
     empty then.
     """
 

@@ -79,7 +79,7 @@ COMPARED_TABLES = {
         refers={"ranks": ("rank",)},
     ),
     "answers": Table(
-        "What the commands say without options, as JSON; of which version of rankscope",
+        "What the commands say without options, as JSON, and the version of rankscope that made it",
         {
             "name": Column(TEXT, "What it is about"),
             "value": Column(TEXT, "The answer, as JSON"),

@@ -21,7 +21,7 @@ SYNC_CALLS = pl.Schema(
 
 
 UNRECORDED = pl.Schema({"process": pl.Int64(), "launch": pl.Int64()})
-"""Launches (ns) of kernels of which the report does not say when they ran, a row a kernel."""
+"""Launches (ns) of kernels without a record of when they ran, a row a kernel."""
 
 
 class DeviceClock(NamedTuple):

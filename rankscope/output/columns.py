@@ -89,7 +89,7 @@ _ROWS = (
     Column("guilty", "runs whose verdict names it", label="named"),
     Column(
         "rate",
-        "share of its iterations in which it is named, shrunken to the fleet's",
+        "share of its iterations in which it is named, shrunk towards the fleet's rate",
         shown=Shown.SHARE,
     ),
     Column("low", "lower end of the 95 % interval of the rate", label="from", shown=Shown.SHARE),

@@ -39,7 +39,7 @@ class Table:
         rows: the cells, as wide as `columns`.
         numeric: columns that are aligned right.
         drop_first: columns that may be dropped, in this order.
-        shorten: columns of names, of which the middle may be replaced by an ellipsis.
+        shorten: columns of names, whose middle may be replaced by an ellipsis.
         graphic: columns of bars and sparklines, which only terminals show.
         notes: columns and their meanings; a meaning is shown if its column is.
         remarks: what must be said of the rows, below them.

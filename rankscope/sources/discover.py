@@ -97,7 +97,7 @@ def united(
     Args:
         reports: the reports, by path.
         own: the user's pattern of the rank.
-        stored: reports of a database, of which others are copies.
+        stored: reports of a database, which others may be copies of.
 
     Returns:
         the reports; and copy → the report with the same content that is read in its place.

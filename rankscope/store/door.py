@@ -64,7 +64,7 @@ def clear_errors(path: Path, hint: str = REBUILD_HINT) -> Iterator[None]:
 
 
 def damaged(path: Path, error: duckdb.Error, hint: str = REBUILD_HINT) -> DatabaseError:
-    """The error of a file of which DuckDB says that it is damaged."""
+    """The error of a file that DuckDB calls damaged."""
     return DatabaseError(
         f"{path}: is damaged or no rankscope database ({first_line(error)})", hint=hint
     )
@@ -75,7 +75,7 @@ class Known:
     """Facts of a file, valid as long as it does not change.
 
     `missing`: table → columns of the schema that it lacks. `checked`: table → the iterations whose
-    rows were checked, of tables of which some were; None: all rows. `present`: (table, column) →
+    rows were checked; None: all rows. `present`: (table, column) →
     SQL type, of the file; empty until it is needed.
     """
 

@@ -77,7 +77,7 @@ class Poll:
 
     Attributes:
         announcements: verdicts; `Watcher.announced` takes each once it was shown.
-        problems: warnings, each of which is given once.
+        problems: warnings; each is given once.
         taken: number of reports that were read.
         growing: number of reports that are still being written.
         waiting: windows whose verdict waits for more reports.

@@ -158,7 +158,7 @@ def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: l
 def test_measures_add_up_and_are_never_negative(
     edges: tuple, rows: list[tuple], work: list
 ) -> None:
-    names = {"exposed_communication": "all_reduce", "other": "validation"}
+    names = {"exposed_communication": "all_reduce", "other": "my logging"}
     steps = [(a, b, f"step {i}") for i, (a, b) in enumerate(pairwise(edges))]
     inner = [(a, b, names.get(label, label)) for a, b, label in rows]
     identity = RankIdentity(0, 1, None, None, None, FILE_NAME)

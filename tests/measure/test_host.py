@@ -59,7 +59,7 @@ def test_a_copy_to_the_device_is_loading_but_no_fetch() -> None:
 
 
 def test_foreign_ranges_before_the_first_phase_are_other() -> None:
-    output = second(measured(*steps((5, 15, "validation"), (22, 30, "checkpoint"), *BODY)))
+    output = second(measured(*steps((5, 15, "my logging"), (22, 30, "my notes"), *BODY)))
     assert output["load"] == 40 - 10 - 8
     assert output["other"] == 5 + 18
 

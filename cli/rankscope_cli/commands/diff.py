@@ -133,7 +133,7 @@ def _databases(runs: list[Path], baseline: list[str] | None) -> tuple[list[Path]
 def with_whole_baseline(arguments: Sequence[str]) -> list[str]:
     """The arguments with `--baseline` before each database that a shell's pattern named.
 
-    A shell turns `--baseline runs/*.duckdb` into several words, of which an option takes one. If
+    A shell turns `--baseline runs/*.duckdb` into several words; an option takes one of them. If
     AFTER stands before the option, all words up to the next option belong to the baseline;
     otherwise the last of them is AFTER.
     """

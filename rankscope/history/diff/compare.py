@@ -175,7 +175,7 @@ def _least_changes(overall: list[Change], whole: Change) -> dict[str, float]:
 
     Args:
         overall: the changes of all metrics.
-        whole: that of the iteration, of which times are a share.
+        whole: that of the iteration; the limit of a time is a share of it.
     """
     return {
         each.metric: LEAST_CHANGE

@@ -53,7 +53,7 @@ def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_ranks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Pieces of which a rank has one and no other rank of its run has it."""
+    """Pieces that belong to one rank of a run: its GPU, its slot, its number."""
     names = {
         "gpu": pl.col("gpu"),
         "slot": pl.col("host") + " " + pl.col("slot"),

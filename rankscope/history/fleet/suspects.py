@@ -191,7 +191,7 @@ def _without_work_of_ranks(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _changed_slots(rows: pl.DataFrame) -> pl.Series:
-    """The slots that held several GPUs, of which more than one was guilty."""
+    """The slots in which more than one GPU was guilty."""
     return (
         rows.filter(pl.col("kind") == "gpu", pl.col("slot").is_not_null(), "guilty")
         .group_by(SLOT)

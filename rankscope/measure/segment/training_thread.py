@@ -11,7 +11,7 @@ def training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int 
     """The thread with most phases, then most collectives; on a tie the process's first thread.
 
     Phases come first because autograd's thread, which launches the gradient reductions, may have
-    more collectives; so does a thread that computes by operators of which none is autograd's.
+    more collectives; so does a thread whose operators are none of autograd's.
 
     Args:
         named: thread and means of the ranges of the process.

@@ -37,7 +37,7 @@ class Hardware(Struct, kw_only=True):
     name: Annotated[str | None, says("its model")]
     runs: Annotated[int, says("runs in which it was compared")]
     guilty: Annotated[int, says("runs whose verdict names it")]
-    rate: Annotated[float, says("rate of guilt, shrunken to the fleet's")]
+    rate: Annotated[float, says("rate of guilt, shrunk towards the fleet's")]
     interval: Annotated[tuple[float, float], says("95 % interval of that rate")]
     p: Annotated[float | None, says("corrected probability by chance")]
     cost_ns: Annotated[int, says("time that it cost all ranks")]

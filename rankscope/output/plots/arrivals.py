@@ -173,9 +173,9 @@ def _boxes(
     axes: Axes, frame: pl.DataFrame, late: pl.DataFrame, rows: Sequence[Row], theme: Theme
 ) -> None:
     at = {row.rank: row.place for row in rows}
-    mine = frame.filter(pl.col("rank").is_in([*at]))
-    places = mine["rank"].replace_strict(at, return_dtype=pl.Float64).to_numpy()
-    ms = {name: mine[f"{name}_ns"].to_numpy() / 1e6 for name in ("p5", "p25", "p50", "p75", "p95")}
+    shown = frame.filter(pl.col("rank").is_in([*at]))
+    places = shown["rank"].replace_strict(at, return_dtype=pl.Float64).to_numpy()
+    ms = {name: shown[f"{name}_ns"].to_numpy() / 1e6 for name in ("p5", "p25", "p50", "p75", "p95")}
     axes.hlines(places, ms["p5"], ms["p95"], color=theme.muted, linewidth=1)
     axes.barh(
         places, ms["p75"] - ms["p25"], left=ms["p25"], height=0.62, color=theme.faint,
@@ -184,7 +184,7 @@ def _boxes(
     axes.vlines(ms["p50"], places - 0.31, places + 0.31, color=theme.ink, linewidth=1.6)
     points = late.filter(pl.col("rank").is_in([*at]))
     if points.height > MOST_POINTS:
-        points = points.join(mine.select("rank", "p95_ns"), on="rank").filter(
+        points = points.join(shown.select("rank", "p95_ns"), on="rank").filter(
             pl.col("late_ns") > pl.col("p95_ns")
         )
     off = (np.arange(points.height) * GOLDEN % 1 - 0.5) * 0.5

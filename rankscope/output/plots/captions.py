@@ -89,7 +89,7 @@ def median_name(comparison: Comparison) -> str:
 
 
 def averaged(comparison: Comparison) -> str:
-    """`on average`, or the only iteration of which a number is."""
+    """`on average`, or the iteration if there is only one."""
     numbers = comparison.selection.numbers
     return "on average" if len(numbers) > 1 else f"in iteration {numbers[0]}"
 

@@ -110,8 +110,8 @@ def _title(comparison: Comparison, shares: PhaseShares) -> str:
         above = pl.col("total_ns") - pl.col("median_ns")
         return on_average(comparison, frame.select("rank", "median_ns", excess_ns=above))
     rank, work = frame.select("rank", "total_ns").row(0)
-    mine = comparison.rows(["iteration"]).filter(pl.col("iteration").is_in(shares.iterations))
-    length = mine["iteration_ns"].mean()
+    rows = comparison.rows(["iteration"]).filter(pl.col("iteration").is_in(shares.iterations))
+    length = rows["iteration_ns"].mean()
     assert isinstance(length, float)
     if comparison.rows(["work"])["work_ns"].null_count():
         return (

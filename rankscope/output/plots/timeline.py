@@ -320,7 +320,7 @@ def _lane_of(picture: Picture, rank: int, call: pl.DataFrame) -> PlacedLane:
 
 def _gap(rank: int, lanes: dict[int, list[PlacedLane]]) -> float:
     """Where there is room for text about a rank: above its lanes, for the first rank below them."""
-    tops = [mine[0].top for mine in lanes.values()]
+    tops = [placed[0].top for placed in lanes.values()]
     place = [*lanes].index(rank) if rank in lanes else 0
     if len(tops) == 1:
         return -0.1

@@ -129,7 +129,7 @@ class Convention:
         return fit if self.domain is None else fit & (pl.col("domain") == self.domain)
 
     def tests(self) -> list[tuple[str, str]]:
-        """Pairs of column and pattern, of which one must fit."""
+        """Pairs of column and pattern; one of them must fit."""
         return [
             *(("name", pattern) for pattern in self.patterns),
             *(("squashed", pattern) for pattern in self.squashed),

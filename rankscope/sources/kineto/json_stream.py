@@ -160,7 +160,7 @@ class EventFile:
         return self.about
 
     def beginning(self) -> list[Event]:
-        """The first events: those of which a small part of the file is enough."""
+        """The first events, as far as a small part of the file holds them."""
         with _opened(self.path) as file:
             data = self._read(file, HEAD_BYTES)
         _, start = self._skip_head(data)
@@ -365,7 +365,7 @@ class EventFile:
         return events
 
     def truncated(self) -> UnreadableReport:
-        """The error of a file of which too little is there."""
+        """The error of a file that ends amid its first events."""
         text = f"{self.path}: is truncated: it ends amid its first events"
         return UnreadableReport(text, hint=COPY_HINT)
 

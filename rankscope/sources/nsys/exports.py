@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.model.limits import USUAL, Limits
-from rankscope.sources.nsys.family import FAMILY, HINTS
-from rankscope.sources.report_format import Format
+from rankscope.sources.report_format import Format, IterationHints
 
 if TYPE_CHECKING:
     from rankscope.model.reports import CaptureFacts, Trace
@@ -17,6 +16,14 @@ if TYPE_CHECKING:
     from rankscope.sources.conventions import Vocabulary
 
 ARROW_FOLDER = "_arwdir"
+
+FAMILY = "nsys"
+
+HINTS = IterationHints(
+    ranges="NVTX",
+    no_ranges="annotate the training loop (NVTX ranges 'step 12') and profile "
+    "with --trace=cuda,nvtx",
+)
 
 
 def columns_of(path: Path, limits: Limits = USUAL) -> Columns:

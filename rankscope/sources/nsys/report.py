@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.nsys import exports
-from rankscope.sources.nsys.family import FAMILY, HINTS
+from rankscope.sources.nsys.exports import FAMILY, HINTS
 from rankscope.sources.nsys.header import head_facts, session
 from rankscope.sources.report_format import Format, Viewer
 
 if TYPE_CHECKING:
-    from rankscope.model.reports import CaptureFacts, Trace
+    from rankscope.model.reports import Trace
     from rankscope.sources.conventions import Vocabulary
-
-
-def facts(path: Path) -> CaptureFacts:
-    """Host and rank evidence from the head, without nsys; raises `UnreadableReport`."""
-    return head_facts(path)
 
 
 def read(path: Path, words: Vocabulary | None = None) -> Trace:
@@ -64,7 +59,7 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
 FORMAT = Format(
     name="nsys-report",
     family=FAMILY,
-    facts=facts,
+    facts=head_facts,
     read=read,
     read_windows=read_windows,
     joined=joined,

@@ -52,7 +52,7 @@ MPI_THREAD = r"^MPI Rank ([0-9]{1,9})$"
 """Names that nsys's own MPI trace gives threads."""
 
 JAX_THREAD = r"^XlaLauncher:#global=[0-9]+,local=[0-9]+,process=([0-9]{1,7}),"
-"""Names that XLA gives its launching threads, of which each device has one.
+"""Names that XLA gives its launching threads, one for each device.
 
 openxla/xla: xla/pjrt/gpu/se_gpu_pjrt_client.cc, NameDeviceAndLauncherThread. NVIDIA/JAX-Toolbox
 looks for them in `ThreadNames` (nsys_jax/data_loaders.py and scripts/nsys_jax.py).

@@ -86,12 +86,12 @@ def test_calls_one_after_another_are_several() -> None:
 
 
 def test_unmapped_ranges_are_foreign() -> None:
-    marks = marks_of(ranges(STEP, (1, 9, "validation"), (10, 30, "fwd"), (2, 3, "aten::mm")))
+    marks = marks_of(ranges(STEP, (1, 9, "my logging"), (10, 30, "fwd"), (2, 3, "aten::mm")))
     assert marks.foreign.whole.select("start", "end").rows() == [(1, 9)]
 
 
 def test_unmapped_ranges_that_are_many_are_read_again() -> None:
-    all_held = Ranges.of(ranges(STEP, (1, 9, "validation"), (10, 30, "fwd"), (40, 50, "log")))
+    all_held = Ranges.of(ranges(STEP, (1, 9, "my logging"), (10, 30, "fwd"), (40, 50, "log")))
     of_report = Ranges(StreamedEvents(all_held.moments.parts), all_held.signatures, of_note=None)
     held, read = (
         with_meanings(of_report, vocabulary(ShapingOptions()), most_held=most).foreign

@@ -23,7 +23,7 @@ from tests.frames import operations_of, ranges
 module = sys.modules[vocabulary.__module__]
 """`rankscope.sources.conventions.vocabulary`, which the function of that name hides."""
 
-STRANGE = ("", "request 17 of user 9", "my logging", "validation", "sample #", "ünïcode")
+STRANGE = ("", "request 17 of user 9", "my logging", "sample #", "ünïcode")
 """Names that mean nothing."""
 
 

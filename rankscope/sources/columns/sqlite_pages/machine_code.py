@@ -144,7 +144,7 @@ def _compiled(numba: Any) -> str:
 
 
 def _object_file(assembly: str) -> bytes:
-    """Machine code of a module of which everything but `NAME` is its own."""
+    """Machine code of a module that exports nothing but `NAME`."""
     module, machine = llvm.parse_assembly(assembly), _machine()
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration and each.name != NAME:
