@@ -289,6 +289,21 @@ def test_packed_copies_elsewhere_are_left_out_in_any_order(
     assert_slow(read(tmp_path))
 
 
+def test_a_packed_report_that_cannot_be_read_is_told(
+    tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    folder = write(tmp_path / "job", replace(PLAIN, steps=3))
+    path, other = (folder / f"rank{rank}.pt.trace.json" for rank in (3, 1))
+    packed = path.rename(folder / f"{path.name}.zst")
+    other.with_suffix(".json.xz").touch()  # beside the report
+    (folder / "old.sqlite.xz").touch()
+    for named in (folder, packed):
+        cli("ingest", named).refused(3, f"unpack it: unzstd {packed}")
+    assert "old.sqlite" not in cli("check", folder).out
+    cli("ingest", folder, "--on-error", "skip")
+    assert len(rankscope.open_run("rankscope.duckdb").iterations()["rank"].unique()) == 3
+
+
 def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
     folder = write(tmp_path / "job", PLAIN)
     for path in folder.iterdir():

@@ -6,6 +6,7 @@ import filecmp
 import glob
 import os
 import re
+import shlex
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,9 @@ from rankscope.model.reports import ReportFile
 from rankscope.sources import formats
 from rankscope.sources.name_numbers import numbered
 from rankscope.sources.report_format import Format
+
+UNPACK = {".gz": "gunzip", ".xz": "unxz", ".zst": "unzstd", ".bz2": "bunzip2", ".lz4": "unlz4"}
+"""Suffixes of packed files → the command that unpacks one."""
 
 SAMPLE_BYTES = 2**12
 """Of the beginning, the middle and the end of a report: what differs there is no copy."""
@@ -79,7 +83,10 @@ def discover(
         )
     alike = {_without_numbers(report.path) for report in found.values()}
     for file in others:
-        if _without_numbers(file) in alike and (problem := _no_report(file)):
+        unpacked = _unpacked(file) or file
+        if unpacked.resolve() in found:
+            continue
+        if _without_numbers(unpacked) in alike and (problem := _no_report(file)):
             fail(file, problem)
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in found.items():
@@ -252,6 +259,8 @@ def _walk(
     if not stat.S_ISDIR(mode):
         if _is_odd(mode):
             fail(path, _odd(path, mode))
+        elif _unpacked(path):
+            fail(path, _packed(path))
         else:
             yield path, formats.of_named_file(path)
         return
@@ -281,7 +290,9 @@ def _walk(
             if _is_odd(mode := _mode(file)):  # opening it could take for ever
                 if formats.of_name(file.name):
                     fail(file, _odd(file, mode))
-            elif (kind := formats.of_file(file)) or formats.of_content(file.name):
+            elif (
+                (kind := formats.of_file(file)) or formats.of_content(file.name) or _unpacked(file)
+            ):
                 yield file, kind
 
 
@@ -291,7 +302,9 @@ def _passed_over(others: Iterable[Path]) -> UnreadableReport | None:
 
 
 def _no_report(path: Path) -> UnreadableReport | None:
-    """Why a file is no report although its suffix is that of some."""
+    """Why a file is no report although its suffix is that of some, or of some that are packed."""
+    if _unpacked(path):
+        return _packed(path)
     kind = formats.of_content(path.name)
     try:
         if kind is not None:
@@ -299,6 +312,19 @@ def _no_report(path: Path) -> UnreadableReport | None:
     except UnreadableReport as error:
         return error
     return None
+
+
+def _unpacked(path: Path) -> Path | None:
+    """The path of the report that is packed in a file; None where it is none, or can be read."""
+    if path.suffix not in UNPACK or formats.is_known(path.name):
+        return None
+    return path.with_suffix("") if formats.is_known(path.stem) else None
+
+
+def _packed(path: Path) -> UnreadableReport:
+    return UnreadableReport(
+        f"{path}: is packed", hint=f"unpack it: {UNPACK[path.suffix]} {shlex.quote(str(path))}"
+    )
 
 
 def _without_numbers(path: Path) -> str:

@@ -73,6 +73,11 @@ def of_content(name: str) -> Format | None:
     return next((each for each in _by_suffix(name) if each.sniff is not None), None)
 
 
+def is_known(name: str) -> bool:
+    """Whether files with such a name may be reports."""
+    return bool(_by_suffix(name))
+
+
 def of_named_file(path: Path) -> Format:
     """The format of a file that the user names, which is taken for a report in any case."""
     candidates = _by_suffix(path.name)
