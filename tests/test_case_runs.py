@@ -258,6 +258,15 @@ def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Callable[..., Re
     assert "300 s ahead" in codes(run)["clock-wrong"]
 
 
+def test_times_in_another_unit_are_refused(tmp_path: Path, cli: Callable[..., Result]) -> None:
+    def nanoseconds(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"] if rank == 1 else ():
+            each |= {"ts": 1000 * each["ts"], "dur": 1000 * each["dur"]}
+
+    folder = write(tmp_path / "job", replace(PLAIN, steps=6), nanoseconds)
+    cli("ingest", folder).refused(3, "rank 1 pass 1000 times as fast")
+
+
 @pytest.mark.slow
 def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
     folder = write(tmp_path / "job", PLAIN)

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.errors import ReportError
 from rankscope.model.intervals import Times
 from rankscope.util.numbers import ROBUST
 from rankscope.util.threads import threaded
@@ -37,6 +38,9 @@ ASSUMED_SPREAD_NS = 100_000
 
 SESSION_START_ERROR_NS = 1_000_000
 """Assumed error of two sessions' UTC starts on one host, ns, where no collective measures it."""
+
+OTHER_UNIT = 0.5
+"""From this drift on, if it is clear, two clocks have different units: no clock errs so much."""
 
 FITTED = 32
 """Number of clocks fitted at once; bounds memory."""
@@ -175,6 +179,9 @@ def solve_clocks(
         groups: the shared instances.
         lowest: the rank with the reference clock.
         spans: rank → its first and last moment on its own UTC, ns; else those in `groups` count.
+
+    Raises:
+        ReportError: the times of a rank are in another unit.
     """
     groups = [group for group in groups if len(group.ends)]
     spans = _spans(groups) if spans is None else spans
@@ -193,6 +200,7 @@ def solve_clocks(
             _tie(group, middle, lines)
         taken = {id(group) for group in found}
         waiting = [group for group in waiting if id(group) not in taken]
+    _check_units(lines, lowest, max(abs(moment - middle) for each in own for moment in each))
     for _ in range(ROUNDS):
         _refine(groups, middle, lines, lowest)
     fits = {}
@@ -324,6 +332,17 @@ def _tie(group: Group, middle: int, lines: dict[int, _Line]) -> None:
             else:
                 line = line._replace(spread=float(np.hypot(spread[column], known.spread)))
             lines[group.ranks[index]] = line
+
+
+def _check_units(lines: dict[int, _Line], lowest: int, longest: int) -> None:
+    for rank, line in lines.items():
+        clear = abs(line.slope) * longest > DRIFT_SPREADS**2 * line.spread
+        if abs(line.slope) >= OTHER_UNIT and clear:
+            raise ReportError(
+                f"times of rank {rank} pass {1 - line.slope:.4g} times as fast as those of rank "
+                f"{lowest}: they are in different units",
+                hint="record it again, or leave out its report",
+            )
 
 
 def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: int) -> None:
