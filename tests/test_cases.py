@@ -98,6 +98,33 @@ def test_a_kernel_that_nobody_knows_is_told_and_can_be_named(tmp_path: Path, nam
     assert_slow(read(folder, collectives={operation: pattern}))
 
 
+@pytest.mark.parametrize("ranks", mostly_slow([4, 2]))
+def test_a_kernel_whose_name_has_the_rank_is_told_too(tmp_path: Path, ranks: int) -> None:
+    def own(rank: int, trace: dict[str, Any]) -> None:
+        for each in kernels(trace):
+            each["name"] = each["name"].replace("acme::exchange", f"acme::exchange_{rank}")
+
+    job = Job(ranks=ranks, slow=ranks - 2, between=STRANGER, operator=None, stated=None)
+    folder = write(tmp_path / "job", job, own)
+    verdict = read(folder).compare().verdict
+    assert "kernel exchange_" in verdict.sentence
+    said = shlex.split(verdict.next.partition("--collective ")[2])[0]
+    operation, _, pattern = said.partition("=")
+    assert_slow(read(folder, collectives={operation: pattern}), ranks - 2)
+
+
+def test_copies_that_may_wait_are_told(tmp_path: Path) -> None:
+    def copying(_rank: int, trace: dict[str, Any]) -> None:
+        for each in kernels(trace):
+            if "exchange" in each["name"]:
+                each |= {"cat": "gpu_memcpy", "name": "Memcpy PtoP (Device -> Device)"}
+
+    job = Job(between=STRANGER, operator=None, stated=None)
+    verdict = read(write(tmp_path / "job", job, copying)).compare().verdict
+    assert verdict.kind == "inconclusive"
+    assert "copying may wait for other ranks. On rank 2" in verdict.sentence
+
+
 @pytest.mark.parametrize("gone", mostly_slow(["backward", "all"]))
 def test_a_phase_that_nobody_names_is_priced_at_its_place(tmp_path: Path, gone: str) -> None:
     """Between the collectives of the layers, not before or after all of them."""

@@ -25,6 +25,9 @@ from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
+REST = "other {}"
+"""What the rest of a kind is called beside names."""
+
 LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
 
@@ -153,27 +156,32 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
 
 
 def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
-    """A kernel that is shorter on a rank of a role, by as much as the others are longer there."""
+    """Work that is shorter on a rank of a role, by as much as the rest is longer there.
+
+    Kernels are told apart by name if all ranks have as many of that name; the rest of the kernels
+    is one, and so are all copies.
+    """
     activities = inputs.tables("activities", inputs.selected)
     if activities is None:
         return None
-    count, found = len(inputs.selected), list[tuple[int, int, str, int]]()
-    kernels = (
-        activities.filter(pl.col("kind") == "kernel", pl.col("name") != "")
-        .group_by("rank", "name")
-        .agg(pl.col("total_ns", "count").sum())
-    )
+    count, found = len(inputs.selected), list[tuple[float, float, float, tuple[str, str], int]]()
+    work = activities.filter(pl.col("kind").is_in(["kernel", "copy"]))
+    work = work.group_by("rank", "kind", "name").agg(pl.col("total_ns", "count").sum())
     for role in sorted({*inputs.role_of.values()}):
         ranks = sorted(rank for rank, own in inputs.role_of.items() if own == role)
         same = (pl.len() == len(ranks)) & (pl.col("count").n_unique() == 1)
+        own = work.filter(pl.col("rank").is_in(ranks)).with_columns(
+            common=pl.when(same.over("kind", "name"), kind="kernel").then("name")
+        )
         wide = (
-            kernels.filter(pl.col("rank").is_in(ranks))
-            .filter(same.over("name"))
-            .sort("name")
-            .pivot("name", index="rank", values="total_ns")
+            own.group_by("rank", "kind", "common")
+            .agg(pl.col("total_ns").sum())
+            .with_columns(pl.col("common").fill_null(pl.format(REST, "kind")))
+            .pivot("common", index="rank", values="total_ns", sort_columns=True)
+            .fill_null(0)
             .sort("rank")
         )
-        if len(ranks) < 2 or wide.is_empty():
+        if len(ranks) < 2 or wide.height < len(ranks):
             continue
         lengths = wide.drop("rank").to_numpy()
         apart = (lengths - np.median(lengths, axis=0)) / max(count, 1)
@@ -183,14 +191,31 @@ def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
             kernel = int(row.argmin())
             shorter, longer = -float(row[kernel]), float(np.delete(row, kernel).sum())
             if shorter > 0 and HALF * shorter <= longer <= shorter / HALF:
-                found.append((round(shorter), round(longer), wide.columns[1 + kernel], rank))
-    shorter_ns, longer_ns, name, rank = max(found, key=lambda each: each[0], default=(0, 0, "", 0))
-    if not found or shorter_ns * count < LEAST_GAIN * inputs.spent_ns:
+                # what waits varies most for its length
+                likely = shorter * shorter / float(lengths[:, kernel].max())
+                name = wide.columns[1 + kernel]
+                found.append((likely, shorter, longer, _suspect(own, name, rank), rank))
+    _, shorter, longer, (name, settle), rank = max(found, default=(0.0, 0.0, 0.0, ("", ""), 0))
+    if not found or shorter * count < LEAST_GAIN * inputs.spent_ns:
         return None
     return inconclusive(
-        f"kernel {name} may wait for other ranks. On rank {rank} it is {ms(shorter_ns)} shorter "
-        f"({percent(shorter_ns * count / inputs.spent_ns)} of the time), and the other kernels are "
-        f"{ms(longer_ns)} longer: if it waits, rank {rank} is slow",
-        f"if it communicates, say so: rankscope ingest … --collective "
-        f"all_reduce={shlex.quote(f'^{re.escape(name)}$')}",
+        f"{name} may wait for other ranks. On rank {rank} it is {ms(round(shorter))} shorter "
+        f"({percent(shorter * count / inputs.spent_ns)} of the time), and the other kernels are "
+        f"{ms(round(longer))} longer: if it waits, rank {rank} is slow",
+        settle,
     )
+
+
+def _suspect(work: pl.DataFrame, common: str, rank: int) -> tuple[str, str]:
+    """What may wait, in words, and what settles it."""
+    if common == REST.format("copy"):
+        return "copying", "find out from the code whether these copies wait for other devices"
+    name = common
+    if common == REST.format("kernel"):
+        rest = work.filter(pl.col("common").is_null(), kind="kernel", rank=rank)
+        name = next(iter(rest.sort("total_ns", descending=True)["name"]), "")
+    pattern = re.escape(name)
+    if name != common:  # other ranks have other numbers in it
+        pattern = re.sub("[0-9]+", "[0-9]+", pattern)
+    option = f"--collective all_reduce={shlex.quote(f'^{pattern}$')}"
+    return f"kernel {name}", f"if it communicates, say so: rankscope ingest … {option}"
