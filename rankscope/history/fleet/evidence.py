@@ -23,9 +23,6 @@ from rankscope.model.columns import (
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
 
-LEAST_COST = 0.01
-"""Share of a run's time that an accusation must cost before it counts."""
-
 NO_GUILT = frozenset((VerdictKind.BALANCED, VerdictKind.ROTATING, VerdictKind.STRUCTURAL))
 """Classes of verdicts that hold nothing against the ranks they name."""
 
@@ -194,18 +191,10 @@ def _identified(ranks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _accusations(verdict: Verdict) -> list[_Accusation]:
-    """Who is held to be slow by a verdict, where it costs enough; given work is no guilt."""
+    """Who is held to be slow by a verdict; given work is no guilt."""
     said: tuple[Verdict | Also, ...] = (verdict, *verdict.also)
-    found = [
+    return [
         _Accusation(each.ranks, each.iterations, each.gain_ns, each.cause)
         for each in said
         if each.kind not in NO_GUILT and each.ranks and each.gain_ns is not None
     ]
-    total = _total_ns(verdict)
-    return [each for each in found if total is None or each.gain_ns >= LEAST_COST * total]
-
-
-def _total_ns(verdict: Verdict) -> float | None:
-    """The time of the compared iterations, as the verdict's shares tell it."""
-    pairs = ((verdict.gain_ns, verdict.gain), (verdict.gain_all_ns, verdict.gain_all))
-    return next((time / share for time, share in pairs if time and share), None)

@@ -94,13 +94,6 @@ def test_what_is_given_or_wanders_is_no_guilt(kind: VerdictKind) -> None:
     assert set(against(accused(1, kind=kind)).values()) == {INNOCENT}
 
 
-def test_what_costs_too_little_is_no_guilt() -> None:
-    also = Also(
-        kind=VerdictKind.TRANSIENT, ranks=(3,), iterations=(3,), excess_ns=1, gain_ns=SECOND // 2
-    )
-    assert against(accused(1, also=(also,)))[3] == INNOCENT
-
-
 def test_nobody_is_compared_where_nothing_can_be_said() -> None:
     nothing = (0, 0, 0)
     assert set(against(accused(kind=VerdictKind.INCONCLUSIVE)).values()) == {nothing}
