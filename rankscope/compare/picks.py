@@ -5,6 +5,7 @@ See METHOD.md#picks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ import polars as pl
 
 from rankscope.compare.report_files import ReportFiles
 from rankscope.errors import UsageError
-from rankscope.match.warnings import listed
 from rankscope.model.metrics import column_of
 from rankscope.model.reports import RankIdentity
 from rankscope.model.results import Pick, Window
@@ -21,9 +21,12 @@ from rankscope.sources import formats
 from rankscope.sources.moved import located
 from rankscope.sources.report_format import Viewer
 from rankscope.util import inline
-from rankscope.util.wording import agreeing, ranks_text
+from rankscope.util.wording import agreeing, ranks_text, span
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
+
+MOST_PARTS = 8
+"""Parts of a list of ranks or iterations in a title."""
 
 Rows = Callable[[list[int]], pl.DataFrame]
 """Gives the rows of some ranks."""
@@ -168,7 +171,8 @@ def pick(
     lengths = {
         each[:2]: each[2] for each in rows.select("rank", "iteration", "iteration_ns").rows()
     }
-    rows, place_of = _in_one_file(rows, column, slow, own, files[picked[0]])
+    alone = _where_nobody_else_is(slow)
+    rows, place_of = _in_one_file(rows, column, alone, own, files[picked[0]])
     when_slow = {number for _, when in slow for number in when}
     worst, typical = _moments(rows, column, when_slow)
     values = dict(ranked.select("rank", column).iter_rows())
@@ -190,8 +194,8 @@ def pick(
 
     looks = [
         look(_title(ranks, when, iteration, has_more=ranks in given_more), ranks, when, iteration)
-        for ranks, when in slow
-        if (iteration := _slowest(rows, column, ranks, when)) is not None
+        for (ranks, when), (_, best) in zip(slow, alone, strict=True)
+        if (iteration := _slowest(rows, column, ranks, best)) is not None
     ]
     if not looks:
         looks.append(look(f"The worst iteration: {worst}", (), (worst,), worst))
@@ -218,6 +222,17 @@ def pick(
     )
 
 
+def _where_nobody_else_is(
+    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Slow ranks with the iterations in which no others are slow; with all, if others always are.
+
+    Beside a rank that stalls, one that is always a little slow is not seen.
+    """
+    counts = Counter(number for _, when in slow for number in when)
+    return [(ranks, tuple(n for n in when if counts[n] == 1) or when) for ranks, when in slow]
+
+
 def _in_one_file(
     rows: pl.DataFrame,
     column: str,
@@ -232,7 +247,7 @@ def _in_one_file(
     Args:
         rows: rank, iteration, `<metric>_ns` of the picked ranks.
         column: the metric's name.
-        slow: as in `pick`.
+        slow: ranks and the iterations to choose from; those that cost most first.
         views: RANK_ITERATIONS of one of these ranks.
         files: of that rank.
     """
@@ -249,11 +264,10 @@ def _in_one_file(
 def _title(ranks: tuple[int, ...], when: tuple[int, ...], iteration: int, *, has_more: bool) -> str:
     """The title of an iteration in which ranks are slow, or have more to do."""
     others = [number for number in when if number != iteration]
-    also = f" (also {listed(others)})" if others else ""
+    also = f" (also {span(others, MOST_PARTS)})" if others else ""
     does = ("has more to do", "have more to do") if has_more else ("is slow", "are slow")
-    return (
-        f"Where {ranks_text(ranks, 8)} {agreeing(len(ranks), *does)}: iteration {iteration}{also}"
-    )
+    who = f"{ranks_text(ranks, MOST_PARTS)} {agreeing(len(ranks), *does)}"
+    return f"Where {who}: iteration {iteration}{also}"
 
 
 def _slowest(

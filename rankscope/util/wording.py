@@ -18,15 +18,16 @@ def agreeing(count: int, noun: str, plural: str | None = None) -> str:
     return noun if count == 1 else plural or noun + "s"
 
 
-def span(numbers: tuple[int, ...] | list[int]) -> str:
-    """Ascending numbers as `0-3, 7`."""
+def span(numbers: tuple[int, ...] | list[int], most: int | None = None) -> str:
+    """Ascending numbers as `0-3, 7`; of more than `most` parts the rest is left out: `…`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:
             parts[-1][1] = number
         else:
             parts.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+    shown = [str(low) if low == high else f"{low}-{high}" for low, high in parts[:most]]
+    return ", ".join([*shown, *["…"][: len(parts) - len(shown)]])
 
 
 def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
@@ -37,9 +38,7 @@ def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
     numbers = sorted(ranks)
     if not numbers:
         return "no rank"
-    parts = span(numbers).split(", ")
-    shown = parts if most is None or len(parts) <= most else [*parts[:most], "…"]
-    return f"{agreeing(len(numbers), 'rank')} {', '.join(shown)}"
+    return f"{agreeing(len(numbers), 'rank')} {span(numbers, most)}"
 
 
 def percent(share: float | None) -> str:

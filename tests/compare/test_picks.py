@@ -28,6 +28,7 @@ def picked(
     folder: Path = Path(),
     iterations: tuple[int, ...] = (0,),
     more: tuple[int, ...] = (),
+    also: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (),
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
@@ -45,7 +46,7 @@ def picked(
     }
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
     return picked_from(
-        wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations)], more
+        wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations), *also], more
     )
 
 
@@ -124,6 +125,16 @@ def test_the_verdict_says_which_iteration_to_look_at() -> None:
     assert [each.iteration for each in found.looks] == [2, 0]
     assert found.looks[0].title == "Where rank 2 is slow: iteration 2 (also 3)"
     assert {each.worst.iteration for each in found.picks} == {2}
+
+
+def test_a_rank_is_looked_at_where_no_other_one_stalls() -> None:
+    """Though it exceeds the usual most there."""
+    values = {0: [5, 5, 5, 5], 1: [7, 7, 9, 7], 2: [5, 5, 30, 5], 3: [5, 5, 5, 5]}
+    found = picked(values, 2, iterations=(2,), also=(((1,), (0, 1, 2, 3)),))
+    assert [each.iteration for each in found.looks[:2]] == [2, 0]
+    assert found.looks[1].title == "Where rank 1 is slow: iteration 0 (also 1-3)"
+    both = picked(values, 2, iterations=(0, 1, 2, 3), also=(((1,), (0, 1, 2, 3)),))
+    assert [each.iteration for each in both.looks[:2]] == [2, 2]
 
 
 def test_of_one_iteration_none_is_typical() -> None:
