@@ -76,10 +76,10 @@ def codes(columns: pl.DataFrame) -> Times:
             continue
         numbers, span = filled(part, high + 1), high - low + 2
         if span > FEW:
-            _, numbers = np.unique(numbers, return_inverse=True)
+            numbers = np.searchsorted(np.unique(numbers), numbers)
             low, span = 0, len(numbers)
         if most > np.iinfo(np.int64).max // span - 1:
-            code = np.unique(code, return_inverse=True)[1] + 1
+            code = np.searchsorted(np.unique(code), code) + 1
             most = len(code)
         most = (most + 1) * span
         code *= span
@@ -88,21 +88,23 @@ def codes(columns: pl.DataFrame) -> Times:
 
 
 def places(codes: Times) -> tuple[Times, Times]:
-    """The place of each number among the distinct ones, and an example row for each of those."""
+    """The place of each number among the distinct ones, and the first row that has each of those."""
     if codes.max(initial=0) > 8 * len(codes):
-        _, having, place = np.unique(codes, return_index=True, return_inverse=True)
-        return place, having
-    table = np.full(codes.max(initial=0) + 1, -1)
-    table[codes] = np.arange(len(codes))
-    different = np.flatnonzero(table >= 0)
-    having = table[different]
-    table[different] = np.arange(len(different))
-    return table[codes], having
+        different = np.unique(codes)
+        place, count = np.searchsorted(different, codes), len(different)
+    else:
+        there = np.zeros(codes.max(initial=0) + 1, np.bool_)
+        there[codes] = True
+        rank = np.cumsum(there)
+        place, count = rank[codes] - 1, rank[-1]
+    first = np.empty(count, np.int64)
+    first[place[::-1]] = np.arange(len(codes))[::-1]
+    return place, first
 
 
 def numbered(codes: Times) -> tuple[Times, Times]:
     """The number of each in the order in which different ones first come, and the rows of these."""
-    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    place, first = places(codes)
     order = np.argsort(first)
     number = np.empty_like(order)
     number[order] = np.arange(len(order))

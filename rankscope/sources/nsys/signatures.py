@@ -6,10 +6,9 @@ each call is removed. Everything else is therefore looked up by signature.
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import codes, filled, numbered, rows_of, taken
+from rankscope.model.arrays import codes, numbered, taken
 
 DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
 """Fields that emit_nvtx appends to a name: `, seq = 1`, and so on."""
@@ -17,15 +16,12 @@ DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
 MARKS = [f", {detail} = " for detail in DETAILS]
 """Each begins a suffix of details."""
 
-WHO = ["globalTid", "domainId", "textId"]
-
-KEYS = pl.Schema([*((name, pl.Int64()) for name in WHO), ("text", pl.String())])
-
-NO_TEXT = -1
-"""The `textId` of events that have none."""
+KEYS = pl.Schema(
+    [*((name, pl.Int64()) for name in ("globalTid", "domainId", "textId")), ("text", pl.String())]
+)
 
 FIRST_ROWS = 10_000
-"""The signatures of this many events are known before those of the others are looked up."""
+"""If none of so many events has details, those that others have are removed later, one by one."""
 
 
 class Signatures:
@@ -33,59 +29,33 @@ class Signatures:
 
     def __init__(self) -> None:
         """Start without signatures."""
-        self._known = KEYS.to_frame()  # by number, without nulls: "" and NO_TEXT instead
+        self._known = KEYS.to_frame()  # by number
 
     def of(self, events: pl.DataFrame) -> pl.Series:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""
-        text, number = pl.col("text").fill_null(""), pl.col("textId").fill_null(NO_TEXT)
-        keys = events.select("globalTid", "domainId", number, text)
-        first = keys.head(FIRST_ROWS)
-        if _have_details(first):
-            keys = first = _cut_early(keys)
-        if self._known.is_empty():  # the first events have most of the signatures
-            numbers = self._learn(first)
-            if first.height == keys.height:
-                return numbers
-        numbers = self._numbers(keys)
-        if numbers.has_nulls():
-            new = numbers.is_null().arg_true()
-            numbers = numbers.scatter(new, self._learn(keys[new]))
-        return numbers
+        keys = events[KEYS.names()]
+        if _have_details(keys.head(FIRST_ROWS)):
+            keys = _cut_early(keys)
+        place, rows = numbered(codes(keys))
+        text = without_suffix(pl.col("text"))
+        distinct = taken(keys, rows).with_columns(pl.when(text != "").then(text))
+        number = self._numbers(distinct)
+        if number.has_nulls():
+            fresh = distinct.filter(number.is_null()).unique(maintain_order=True)
+            self._known = pl.concat([self._known, fresh])
+            number = self._numbers(distinct)
+        return taken(number, place)
 
     def known(self, first: int = 0) -> pl.DataFrame:
         """KEYS by number from `first` on; texts without DETAILS, null if empty."""
-        text, number = pl.col("text"), pl.col("textId")
-        return self._known.slice(first).with_columns(
-            text=pl.when(text != "").then(text), textId=pl.when(number != NO_TEXT).then(number)
-        )
-
-    def _learn(self, keys: pl.DataFrame) -> pl.Series:
-        """The number of each row of KEYS, whose text may have DETAILS."""
-        if _have_details(keys):
-            keys = keys.with_columns(without_suffix(pl.col("text")))
-        place, rows = numbered(codes(keys))
-        distinct, number = taken(keys, rows), np.arange(len(rows))
-        if known := self._known.height:
-            number = filled(self._numbers(distinct), known).astype(np.int64)
-            number[number == known] += np.arange((number == known).sum())
-        self._known = pl.concat([self._known, rows_of(distinct, number >= known)])
-        return pl.Series(number[place].astype(np.uint32))
+        return self._known.slice(first)
 
     def _numbers(self, keys: pl.DataFrame) -> pl.Series:
         """The number of each row of KEYS, null for a new signature."""
-        # A join by all columns, one of them text, costs several times as much.
-        differing = [each.name for each in keys if not _is_constant(each)] or WHO[:1]
-        same = [each for each in keys if each.name not in differing]
-        known = self._known.with_row_index("signature").filter(
-            pl.lit(True), *(pl.col(each.name).eq_missing(each.first()) for each in same)
-        )
-        return keys.join(known, differing, "left", maintain_order="left")["signature"]
-
-
-def _is_constant(values: pl.Series) -> bool:
-    """Whether all values are equal, or all are null."""
-    nulls = values.null_count()
-    return nulls == len(values) or (not nulls and values.min() == values.max())
+        known = self._known.with_row_index("signature")
+        return keys.join(known, [*KEYS], "left", nulls_equal=True, maintain_order="left")[
+            "signature"
+        ]
 
 
 def _have_details(keys: pl.DataFrame) -> bool:
@@ -98,7 +68,7 @@ def _cut_early(keys: pl.DataFrame) -> pl.DataFrame:
     text = pl.col("text")
     if keys.select(text.str.contains("\n", literal=True).any()).item():
         return keys  # a suffix ends with its line
-    in_bytes = text.str.find(MARKS[0], literal=True)
+    in_bytes = pl.min_horizontal(text.str.find(mark, literal=True) for mark in MARKS[:2])
     return keys.with_columns(text.cast(pl.Binary).bin.slice(0, in_bytes).cast(pl.String))
 
 
