@@ -10,7 +10,7 @@ import polars as pl
 
 from rankscope.model.arrays import leading, summed, taken, with_series, without_names
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
-from rankscope.model.intervals import Flags, Times, cells, count_before
+from rankscope.model.intervals import Flags, Times, cells, count_before, in_order
 from rankscope.model.kinds import HostState
 from rankscope.model.schema import HOST_STATES, conform
 
@@ -353,7 +353,9 @@ def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
 def _outermost(start: Times, end: Times, name: Names, before: int) -> _Outer:
     """Disjoint intervals: of nested ones the outermost, of overlapping ones the earlier."""
     if not (start[1:] > start[:-1]).all():
-        order = np.lexsort((-end, start))
+        order = in_order(start)
+        if (np.diff(start[order]) == 0).any():
+            order = np.lexsort((-end, start))
         start, end, name = start[order], end[order], name[order]
     if (start[1:] < end[:-1]).any():
         reached = np.append(start[0], np.maximum.accumulate(end)[:-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.model.intervals import Flags, Times
+from rankscope.model.intervals import Flags, Times, in_order
 
 MOST = 6
 """Launches that are kept of a kernel in one phase of one iteration."""
@@ -39,7 +39,7 @@ class LaunchSample:
             offset: to add to `place` to get the row among the rows of all chunks.
             length: how long each ran, as `signed` gives.
         """
-        order = np.argsort(place, kind="stable")
+        order = in_order(place)
         count = np.bincount(place, minlength=len(before))
         first = np.repeat(np.cumsum(count) - count, count)
         row = place[order]

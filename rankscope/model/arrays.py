@@ -88,7 +88,7 @@ def codes(columns: pl.DataFrame) -> Times:
 
 
 def places(codes: Times) -> tuple[Times, Times]:
-    """The place of each number among the distinct ones, and the first row that has each of those."""
+    """The place of each number among the distinct ones, and the first row of each of these."""
     if codes.max(initial=0) > 8 * len(codes):
         different = np.unique(codes)
         place, count = np.searchsorted(different, codes), len(different)

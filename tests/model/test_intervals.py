@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from rankscope.model.intervals import (
     count_before,
     covered,
     exclusive,
+    in_order,
     lanes,
     length_before,
     owners,
@@ -47,6 +49,12 @@ def test_owners_are_the_first_that_cover(intervals: list[tuple[int, ...]]) -> No
     start, end = arrays(intervals)
     points = cells(np.array([0, END]), start, end)
     assert (per_ns(points, owners(points, start, end)) == painted(intervals)).all()
+
+
+@pytest.mark.parametrize("low", [-7, -(2**63)])
+def test_integers_in_any_order_are_put_in_order(low: int) -> None:
+    numbers = np.random.default_rng(0).permutation(np.append(np.arange(200) // 3, low))
+    assert (in_order(numbers) == np.argsort(numbers, kind="stable")).all()
 
 
 @settings(max_examples=80, deadline=None)

@@ -13,6 +13,7 @@ import polars as pl
 from rankscope.model.arrays import last_ends, taken, with_series
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
+from rankscope.model.intervals import in_order
 from rankscope.model.schema import (
     DEVICE_KINDS,
     DEVICE_WORK,
@@ -193,7 +194,7 @@ class _StreamedWork:
     def first_look(self) -> Iterator[pl.DataFrame]:
         """All of it; in the order of the tables where it is too much to be kept."""
         if self._described is None and self._launches.of_kernels > self._file.limits.kept:
-            return chain([empty(DEVICE_WORK)], map(_wide, self._pieces()))
+            return chain([empty(DEVICE_WORK)], map(self._launched, self._pieces()))
         return self.parts()
 
     def parts(self) -> Iterator[pl.DataFrame]:
@@ -206,7 +207,7 @@ class _StreamedWork:
     def _on_host_time(self) -> Iterator[pl.DataFrame]:
         """Work with possible times, each a record of its launch."""
         for part in self._in_order():
-            work = _wide(part)
+            work = self._launched(part)
             if self._moved is None:
                 alone = self._look.kinds["process"].n_unique() == 1
                 self._moved = wrong_clocks(work, self.sync_calls) if alone else {}
@@ -272,10 +273,13 @@ class _StreamedWork:
     def _narrow(self, whole: pl.DataFrame, table: str) -> pl.DataFrame:
         """Columns of DEVICE_WORK and the correlation, in the smallest types that hold them."""
         rows = _operations(whole, table, self._names)
-        rows = rows.hstack(self._launches.of(rows[["process", "correlationId"]]))
         return pl.DataFrame(
             [each.shrink_dtype() if each.dtype.is_integer() else each for each in rows]
         )
+
+    def _launched(self, narrow: pl.DataFrame) -> pl.DataFrame:
+        """DEVICE_WORK of narrow rows, without NCCL's description."""
+        return _launched(narrow, self._launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,8 +364,7 @@ def _in_one(narrow: list[pl.DataFrame]) -> pl.DataFrame:
 
     Column by column, so that no more than one of them is there twice.
     """
-    start = np.concatenate([each["start"].to_numpy() for each in narrow])
-    order = np.argsort(start, kind="stable")
+    order = in_order(np.concatenate([each["start"].to_numpy() for each in narrow]))
     columns = deque(zip(*narrow, strict=True))
     narrow.clear()
 
@@ -374,12 +377,8 @@ def _in_one(narrow: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
-    """DEVICE_WORK of operations, without NCCL's description."""
-    return _wide(operations.hstack(launches.of(operations[["process", "correlationId"]])))
-
-
-def _wide(rows: pl.DataFrame) -> pl.DataFrame:
-    """DEVICE_WORK, without NCCL's description: `_with` adds that."""
+    """DEVICE_WORK of operations, without NCCL's description: `_with` adds that."""
+    rows = operations.hstack(launches.of(operations[["process", "correlationId"]]))
     return conform(rows, DEVICE_WORK, optional=("communicator", "sequence"), drop_others=True)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import codes, places, taken
+from rankscope.model.arrays import codes, filled, places, taken
 from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
@@ -172,7 +172,7 @@ class Launches:
         Returns:
             launch and launch_thread, null without a record.
         """
-        numbers = operations["correlationId"].fill_null(UNKNOWN).to_numpy()
+        numbers = filled(operations["correlationId"].cast(pl.Int64), UNKNOWN)
         asked = [
             (process, rows, numbers[rows], self._near(process, numbers[rows]))
             for process, rows in _parted(operations["process"].to_numpy())
@@ -194,7 +194,7 @@ class Launches:
         Args:
             operations: `process` and `correlationId` of each.
         """
-        numbers = operations["correlationId"].fill_null(UNKNOWN).to_numpy()
+        numbers = filled(operations["correlationId"].cast(pl.Int64), UNKNOWN)
         for process, rows in _parted(operations["process"].to_numpy()):
             if process in self._kernels:
                 self._kernels[process].record(numbers[rows])
