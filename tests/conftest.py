@@ -20,7 +20,7 @@ import rankscope
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.util import memory
 from tests.forge import forge, scene
-from tests.support import SAMPLE, Forged, Result, Stored, whole
+from tests.support import SAMPLE, Forged, Result, Stored, copied, whole
 
 pytest_plugins = ["tests.strict_skips"]
 
@@ -89,6 +89,12 @@ def forged(made_once: Callable[..., Forged]) -> Callable[..., Forged]:
     return make
 
 
+@pytest.fixture
+def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Four whole reports, to change."""
+    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
 @pytest.fixture(scope="session")
 def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Callable[..., Stored]:
     """`stored(scene, ranks=4, **parameters)`: a scene, ingested; never change its files."""
@@ -104,6 +110,14 @@ def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Cal
         return Stored(job.folder, db, rankscope.open_run(db), job.truth)
 
     return make
+
+
+@pytest.fixture
+def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
+    """A database to spoil."""
+    path = tmp_path / "run.duckdb"
+    path.write_bytes(stored("plain").db.read_bytes())
+    return path
 
 
 @pytest.fixture(scope="session")

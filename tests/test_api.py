@@ -19,12 +19,6 @@ DOCS = Path(rankscope.__file__).parent / "docs"
 
 
 @pytest.fixture
-def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
-    """Reports to change."""
-    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
-
-
-@pytest.fixture
 def pair(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
     """Reports of two ranks to change."""
     return copied(forged("plain", ranks=2, iterations=12).reports, tmp_path / "reports")

@@ -27,12 +27,6 @@ from tests.support import (
 Cli = Callable[..., Result]
 
 
-@pytest.fixture
-def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
-    """Reports to change."""
-    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
-
-
 def test_its_document(cli: Cli) -> None:
     result = cli("check", SAMPLE, "--format", "json")
     answer = result.document

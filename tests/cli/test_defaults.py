@@ -13,9 +13,7 @@ import rankscope
 from tests.support import (
     SAMPLE,
     SHARED,
-    Forged,
     Result,
-    copied,
     edit,
     mostly_nightly,
     mostly_slow,
@@ -27,12 +25,6 @@ Cli = Callable[..., Result]
 needs_public = pytest.mark.skipif(
     not (SHARED / "public").is_dir(), reason="the public reports are not here"
 )
-
-
-@pytest.fixture
-def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
-    """Reports to change."""
-    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
 
 
 def codes(run: rankscope.Run) -> dict[str, tuple[int, ...]]:

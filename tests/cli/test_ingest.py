@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Forged, Result, copied, edit
+from tests.support import SAMPLE, Result, edit
 
 Cli = Callable[..., Result]
 REPORT_KEYS = {
@@ -19,12 +19,6 @@ RUN_KEYS = {
     "db", "name", "ranks", "world_size", "missing_ranks", "reports", "clock", "clock_reason",
     "iterations", "clocks",
 }  # fmt: skip
-
-
-@pytest.fixture
-def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
-    """Reports to change."""
-    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
 
 
 def test_its_document_and_tables(cli: Cli, tmp_path: Path) -> None:

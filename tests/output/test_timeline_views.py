@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -23,14 +22,6 @@ from rankscope.output.palette import PHASE_COLORS, THEMES
 from rankscope.output.plots import PlotOptions, draw, title_of
 from rankscope.output.timeline_views import last_arrival, who_waits
 from tests.support import MS, Stored, mostly_slow, traced
-
-PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
-
-
-@pytest.fixture(scope="module")
-def job(stored: Callable[..., Stored]) -> Stored:
-    """Rank 7 of 8 loads 8 ms longer in every fifth iteration."""
-    return stored("planted", **PERIODIC)
 
 
 class Views:

@@ -20,14 +20,6 @@ from rankscope.store import Database
 from tests.support import Stored
 
 
-@pytest.fixture
-def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
-    """A database to spoil."""
-    path = tmp_path / "run.duckdb"
-    path.write_bytes(stored("plain").db.read_bytes())
-    return path
-
-
 def test_every_table_and_column_is_explained(sample: Stored) -> None:
     tables = sample.run.sql("select table_name, comment from duckdb_tables()")
     assert {"reports", "ranks", "iterations", "measures", "rank_iterations"} <= {

@@ -18,12 +18,6 @@ from tests.support import Forged, Stored, copied, edit, mostly_nightly, with_env
 
 
 @pytest.fixture
-def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
-    """Reports to change."""
-    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
-
-
-@pytest.fixture
 def stored_reports(stored: Callable[..., Stored], tmp_path: Path) -> list[Path]:
     """The same, and a database that holds them as they are: `tmp_path / "run.duckdb"`."""
     job = stored("plain", iterations=12)

@@ -29,14 +29,6 @@ SECRET = "not for the world"
 LITTLE = {"memory_limit": "16MB"}
 
 
-@pytest.fixture
-def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
-    """A database to spoil."""
-    path = tmp_path / "run.duckdb"
-    path.write_bytes(stored("plain").db.read_bytes())
-    return path
-
-
 @pytest.mark.parametrize(
     "table", mostly_slow(["ranks", "reports", "rank_iterations", "activities"])
 )

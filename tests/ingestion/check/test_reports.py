@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from rankscope.output.check_report import advice, causes_text
 from tests.pytorch_job import Job, kernels, write
 from tests.support import (
     SAMPLE,
-    Forged,
     captured,
     copied,
     edit,
@@ -30,12 +28,6 @@ from tests.support import (
 )
 
 ALL = Abilities(iterations=True, phases=True, gpu=True, collectives=True, clocks=True)
-
-
-@pytest.fixture
-def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
-    """Four reports with everything in them, to spoil."""
-    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
 
 
 def codes(checked: tuple[CheckedReport, ...]) -> list[set[str]]:

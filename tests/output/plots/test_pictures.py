@@ -30,8 +30,6 @@ from rankscope.output.timeline_views import in_lanes
 from tests.output.plots.big import multiplied
 from tests.support import MS, ROOT, Stored, copied, mostly_nightly
 
-PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
-
 TITLES = {
     "heatmap": r"Rank 7 needs 8\.\d\d ms more in every 5th iteration, 9\d % of it in load",
     "phases": r"Rank 7 works 1\.\d\d ms longer than the median rank on average",
@@ -39,12 +37,6 @@ TITLES = {
     "arrivals": r"Rank 7 arrives 2\.\d\d ms after the first one on average, last at \d\d % of .*",
 }
 """Kind → pattern of what its picture of that job says."""
-
-
-@pytest.fixture(scope="module")
-def job(stored: Callable[..., Stored]) -> Stored:
-    """Rank 7 of 8 loads 8 ms longer in every fifth iteration."""
-    return stored("planted", **PERIODIC)
 
 
 @pytest.fixture(scope="module")

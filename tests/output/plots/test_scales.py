@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +16,8 @@ from rankscope.output.html.columns import cells
 from rankscope.output.plots import draw, title_of
 from tests.forge import forge, scene
 from tests.forge.job import Plant
-from tests.output.plots.test_pictures import PERIODIC, job_reports, one, picture, words
+from tests.output.plots.test_pictures import job_reports, one, picture, words
 from tests.support import MS, SAMPLE, Stored, copied, edit
-
-
-@pytest.fixture(scope="module")
-def job(stored: Callable[..., Stored]) -> Stored:
-    """Rank 7 of 8 loads 8 ms longer in every fifth iteration."""
-    return stored("planted", **PERIODIC)
 
 
 def cells_of(job: Stored) -> dict[str, object]:

@@ -34,30 +34,6 @@ def meaning(name: str, domain: str = "", **options: object) -> dict[str, object]
     return frame.row(0, named=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("step 12", 12),
-        ("Step_12", 12),
-        ("STEP-12", 12),
-        ("step: 12", 12),
-        ("Batch0", 0),
-        ("Batch{7}", 7),
-        ("iteration 3", 3),
-        ("iter3", 3),
-        ("train_step 4", 4),
-        ("ProfilerStep#9", 9),
-        ("train_step-5", 5),
-        ("train_step", None),
-        ("[pl][profile]run_training_batch", None),
-        ("train_batch_iter", None),
-    ],
-)
-def test_iterations(name: str, number: int | None) -> None:
-    found = meaning(name)
-    assert (found["means"], found["number"]) == ("iteration", number)
-
-
 @pytest.fixture
 def add_row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """Adds a row to the conventions, for one test; gives its number."""
@@ -93,33 +69,6 @@ def test_a_row_with_a_bad_pattern_is_named(
     assert str(refused.value).startswith(
         f"conventions.toml, row {number} (toyframe): 'toy(?=s)' is not a regular expression"
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "means"),
-    [
-        ("Forward Pass", "forward"),
-        ("fwd", "forward"),
-        ("DeepSpeedEngine.forward", "forward"),
-        ("BACKWARD", "backward"),
-        ("Backward Pass", "backward"),
-        ("Optimizer step", "optimizer"),
-        ("optimizer.step", "optimizer"),
-        ("Optimizer.step#SGD.step", "optimizer"),
-        ("Copy to device", "load"),
-        ("data_loading", "load"),
-        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "load"),
-        ("all_reduce", "collective"),
-        ("[DALI] work", "background"),
-        ("aten::mm", "operator"),
-        ("stepping stone", None),
-        ("my backward compatible step", None),
-        ("step", "iteration"),
-        ("", None),
-    ],
-)
-def test_meanings(name: str, means: str | None) -> None:
-    assert meaning(name)["means"] == means
 
 
 def test_only_fetching_fetches() -> None:

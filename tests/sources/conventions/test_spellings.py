@@ -13,6 +13,9 @@ ITERATIONS = {
     "step_12": 12,
     "steps{12}": 12,
     "Step 12": 12,
+    "STEP-12": 12,
+    "step: 12": 12,
+    "Batch{7}": 7,
     "iteration12": 12,
     "iteration_12": 12,
     "Iteration 12": 12,
@@ -33,7 +36,8 @@ ITERATIONS = {
 
 PHASES = {
     "load": [
-        *("load", "load_batch", "Data Loading", "DataLoad", "data_wait", "dataloader"),
+        *("load", "load_batch", "Data Loading", "DataLoad", "data_loading", "data_wait"),
+        "dataloader",
         *("get batch", "next batch", "Get batch", "batch-generator", "dataloader/train"),
         "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
         "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
@@ -48,7 +52,7 @@ PHASES = {
         "TSL:Thunk:#hlo_op=fusion.7,name=jit(step_fn)/jvp(Dense)/dot#",
     ],
     "backward": [
-        *("backward", "Backward Pass", "Backward pass", "bwd", "## backward ##"),
+        *("backward", "BACKWARD", "Backward Pass", "Backward pass", "bwd", "## backward ##"),
         *("DeepSpeedEngine.backward", "event/backward"),
         "[pl][profile][Strategy]DDPStrategy.backward",
         "TSL:Thunk:#hlo_op=fusion.9,name=jit(step_fn)/transpose(jvp(Dense))/dot#",
@@ -79,6 +83,7 @@ COLLECTIVES = {
 }
 
 OTHERS = {
+    "iteration": ["step"],
     "operator": ["aten::mm", "c10d::allreduce_", "record_param_comms"],
     "backward operator": [
         "autograd::engine::evaluate_function: AddmmBackward0",
@@ -94,6 +99,9 @@ OTHERS = {
         "megatron.core.tensor_parallel.layers.forward_step.gemm",
         "forward-backward",
         "validate",
+        "stepping stone",
+        "my backward compatible step",
+        "",
     ],
 }
 
