@@ -164,62 +164,72 @@ def pick(
     named = tuple(dict.fromkeys(rank for ranks, _ in slow for rank in ranks))
     labelled = _labelled(ranked, column, named)
     picked = [rank for _, rank in labelled]
-    rows = rows_of(picked)
-    seen = views_of(picked)
-    files = files or {rank: ReportFiles((who[rank][1],), (0,)) for rank in picked}
-    own = seen.filter(pl.col("rank") == picked[0])
+    rows, seen = rows_of(picked), views_of(picked)
     lengths = {
         each[:2]: each[2] for each in rows.select("rank", "iteration", "iteration_ns").rows()
     }
+    files = files or {rank: ReportFiles((who[rank][1],), (0,)) for rank in picked}
+    own = seen.filter(pl.col("rank") == picked[0])
     alone = _where_nobody_else_is(slow)
-    rows, place_of = _in_one_file(rows, column, alone, own, files[picked[0]])
-    when_slow = {number for _, when in slow for number in when}
-    worst, typical = _moments(rows, column, when_slow)
+    rows, place = _in_one_file(rows, column, alone, own, files[picked[0]])
+    begins = {rank: files[rank].starts_ns[place] for rank in picked}
+    axes = _Axes(seen, lengths, utc_starts, begins)
+    looks = _looks(rows, column, slow, given_more, axes)
     values = dict(ranked.select("rank", column).iter_rows())
-    first = utc_starts.get(picked[0])
-
-    def look(title: str, ranks: tuple[int, ...], when: tuple[int, ...], iteration: int) -> Moment:
-        windows = tuple(
-            _window(
-                seen,
-                rank,
-                iteration,
-                lengths.get((rank, iteration)),
-                _shift(utc_starts.get(rank), first),
-                (files[rank].starts_ns[place_of], files[picked[0]].starts_ns[place_of]),
-            )
-            for rank in picked
-        )
-        return Moment(title, ranks, when, windows)
-
-    looks = [
-        look(_title(ranks, when, iteration, has_more=ranks in given_more), ranks, when, iteration)
-        for (ranks, when), (_, best) in zip(slow, alone, strict=True)
-        if (iteration := _slowest(rows, column, ranks, best)) is not None
-    ]
-    if not looks:
-        looks.append(look(f"The worst iteration: {worst}", (), (worst,), worst))
-    if rows["iteration"].n_unique() > 1:
-        looks.append(look(f"A typical iteration: {typical}", (), (typical,), typical))
+    reports = {rank: located(files[rank].paths[place], database) for rank in picked}
     return Picks(
         metric,
         tuple(
             Pick(
                 label=label,
                 rank=rank,
-                report=located(files[rank].paths[place_of], database),
-                file=openable_report(located(files[rank].paths[place_of], database)),
+                report=reports[rank],
+                file=openable_report(reports[rank]),
                 host=who[rank][0].host,
                 pid=who[rank][0].pid,
                 value=values.get(rank),
-                worst=looks[0].windows[place],
-                typical=looks[-1].windows[place],
+                worst=looks[0].windows[at],
+                typical=looks[-1].windows[at],
                 slow=rank in named,
             )
-            for place, (label, rank) in enumerate(labelled)
+            for at, (label, rank) in enumerate(labelled)
         ),
         tuple(looks),
     )
+
+
+def _looks(
+    rows: pl.DataFrame,
+    column: str,
+    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    given_more: Collection[tuple[int, ...]],
+    axes: _Axes,
+) -> list[Moment]:
+    """The iterations to look at: one of each slow set of ranks, and a typical one.
+
+    Args:
+        rows: rank, iteration, `<metric>_ns` of the picked ranks.
+        column: the metric's name.
+        slow, given_more: as in `pick`.
+        axes: of the picked reports.
+    """
+    worst, typical = _moments(rows, column, {number for _, when in slow for number in when})
+    looks = [
+        Moment(
+            _title(ranks, when, iteration, has_more=ranks in given_more),
+            ranks,
+            when,
+            axes.windows(iteration),
+        )
+        for (ranks, when), (_, best) in zip(slow, _where_nobody_else_is(slow), strict=True)
+        if (iteration := _slowest(rows, column, ranks, best)) is not None
+    ]
+    if not looks:
+        looks.append(Moment(f"The worst iteration: {worst}", (), (worst,), axes.windows(worst)))
+    if rows["iteration"].n_unique() > 1:
+        title = f"A typical iteration: {typical}"
+        looks.append(Moment(title, (), (typical,), axes.windows(typical)))
+    return looks
 
 
 def _where_nobody_else_is(
@@ -343,41 +353,45 @@ def _moments(wide: pl.DataFrame, column: str, slow: Collection[int]) -> tuple[in
     return int(worst), int(typical)
 
 
-def _shift(own: int | None, first: int | None) -> int | None:
-    """From a report's own axis to that of the first one."""
-    return None if own is None or first is None else own - first
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The axes of the picked reports.
 
-
-def _window(
-    views: pl.DataFrame,
-    rank: int,
-    iteration: int,
-    length_ns: int | None,
-    shift: int | None,
-    begins: tuple[int, int],
-) -> Window:
-    """Where an iteration is in a rank's file: from the end of the iteration before it.
-
-    What is between the ranges of two iterations, often loading, belongs to the later one. So does
-    what the host does in the earlier range after the last work of the device, on its clock.
-
-    Args:
-        views: RANK_ITERATIONS.
-        rank: whose report it is.
-        iteration: which one.
-        length_ns: its measured length; None: unknown.
-        shift: from its axis to that of the first picked report, ns.
-        begins: where its file, and that of the first picked report, start on their axes, ns.
+    Attributes:
+        views: RANK_ITERATIONS of the picked ranks.
+        lengths: (rank, iteration) → its measured length, ns; null: unknown.
+        utc_starts: rank → UTC of its report's time 0.
+        begins: picked rank → where its file starts on its axis, ns; the first one first.
     """
-    own = views.filter((pl.col("rank") == rank) & (pl.col("iteration") <= iteration))
-    own = own.sort("iteration").tail(2)
-    start, end = int(own["view_start_ns"][-1]), int(own["view_end_ns"][-1])
-    if own.height > 1 and own["iteration"][0] == iteration - 1:
-        start = min(start, int(own["view_end_ns"][0]), end - (length_ns or 0))
-    return Window(
-        iteration=iteration,
-        start_ns=start - begins[0],
-        end_ns=end - begins[0],
-        shared_start_ns=None if shift is None else start + shift - begins[1],
-        shared_end_ns=None if shift is None else end + shift - begins[1],
-    )
+
+    views: pl.DataFrame
+    lengths: dict[tuple[int, int], int | None]
+    utc_starts: dict[int, int | None]
+    begins: dict[int, int]
+
+    def windows(self, iteration: int) -> tuple[Window, ...]:
+        """Where an iteration is in each picked report."""
+        return tuple(self._window(rank, iteration) for rank in self.begins)
+
+    def _window(self, rank: int, iteration: int) -> Window:
+        """Where an iteration is in a rank's file: from the end of the iteration before it.
+
+        What is between the ranges of two iterations, often loading, belongs to the later one. So
+        does what the host does in the earlier range after the last work of the device.
+        """
+        own = self.views.filter((pl.col("rank") == rank) & (pl.col("iteration") <= iteration))
+        own = own.sort("iteration").tail(2)
+        start, end = int(own["view_start_ns"][-1]), int(own["view_end_ns"][-1])
+        if own.height > 1 and own["iteration"][0] == iteration - 1:
+            length = self.lengths.get((rank, iteration)) or 0
+            start = min(start, int(own["view_end_ns"][0]), end - length)
+        first, begin = next(iter(self.begins)), self.begins[rank]
+        here, there = self.utc_starts.get(rank), self.utc_starts.get(first)
+        shift = None if here is None or there is None else here - there - self.begins[first]
+        return Window(
+            iteration=iteration,
+            start_ns=start - begin,
+            end_ns=end - begin,
+            shared_start_ns=None if shift is None else start + shift,
+            shared_end_ns=None if shift is None else end + shift,
+        )
