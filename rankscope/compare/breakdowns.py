@@ -112,17 +112,7 @@ def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> p
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
     key = ["group", "operation", "ordinal"]
-    own = collectives.rows
-    counts, waited, known, sizes = np.zeros((4, collectives.shared.height), dtype=np.int64)
-    for _, members, where, rows in blocks_of(collectives.shared, collectives.groups):
-        counts[where] = members
-        waited[where] = _over_members(own["wait"][rows], members)
-        if "bytes" in own.columns:
-            size = own["bytes"][rows]
-            known[where] = _over_members(size.is_not_null(), members)
-            sizes[where] = _over_members(size.fill_null(0), members)
-    calls = collectives.shared.with_columns(calls=counts, waited=waited, known=known, bytes=sizes)
-    calls = calls.filter(pl.col("iteration").is_in(list(numbers)))
+    calls = _calls(collectives).filter(pl.col("iteration").is_in(list(numbers)))
     last = (
         calls.drop_nulls("last")
         .group_by(*key, last_rank="last")
@@ -169,6 +159,20 @@ def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> p
             bus_bandwidth=pl.col("algorithm_bandwidth") * factor,
         )
     )
+
+
+def _calls(collectives: WaitedCollectives) -> pl.DataFrame:
+    """The instances, each with sums over its members: calls, waited, known (sizes), bytes."""
+    own = collectives.rows
+    counts, waited, known, sizes = np.zeros((4, collectives.shared.height), dtype=np.int64)
+    for _, members, where, rows in blocks_of(collectives.shared, collectives.groups):
+        counts[where] = members
+        waited[where] = _over_members(own["wait"][rows], members)
+        if "bytes" in own.columns:
+            size = own["bytes"][rows]
+            known[where] = _over_members(size.is_not_null(), members)
+            sizes[where] = _over_members(size.fill_null(0), members)
+    return collectives.shared.with_columns(calls=counts, waited=waited, known=known, bytes=sizes)
 
 
 def _over_members(values: pl.Series, members: int) -> NDArray[np.int64]:
