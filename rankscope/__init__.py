@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from rankscope.api import AnalysisOptions, Run, diff, ingest, open_run
     from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary
     from rankscope.compare.picks import Picks
-    from rankscope.errors import (
-        DatabaseError,
-        RankscopeError,
-        ReportError,
-        ToolError,
-        UsageError,
-    )
+    from rankscope.errors import DatabaseError, RankscopeError, ReportError, ToolError, UsageError
     from rankscope.history.diff.compare import RunDiff
     from rankscope.history.diff.shifts import Change
     from rankscope.ingestion.job import Ingested

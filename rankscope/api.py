@@ -96,8 +96,6 @@ class Run:
         """A run of a database.
 
         Args:
-            db: the file.
-            tables: its tables.
             cached: the comparison with the default options, if the database holds it.
             ingested: what the ingest did that made this run.
             label: the label that `ingest` was given, for example a commit.
@@ -158,7 +156,6 @@ class Run:
 
         Args:
             metrics: names; None for all.
-            options: how to compare.
 
         Raises:
             UsageError: an unknown metric or an iteration range that selects nothing.
@@ -179,7 +176,6 @@ class Run:
         Args:
             metric: name; default: the first of `DEFAULT_METRICS` that is known.
             ranks: pick from these; default: all.
-            options: how to compare.
         """
         return picks_of(self.compare(options_of(options), until=Stage.VERDICT), metric, ranks)
 
@@ -206,8 +202,6 @@ class Run:
         Args:
             ranks: ranks of the run, in the order to show them; default: the picks.
             iterations: iteration numbers; default: those around the worst and the typical one.
-            metric: the metric to pick by.
-            options: how to compare.
 
         Raises:
             ReportError: a report is gone, or has changed since it was ingested.
@@ -245,7 +239,6 @@ class Run:
             iteration: that of a timeline or of `why`; default the worst one.
             ranks: the ranks to show; default: all, or the picked ones in a timeline.
             theme: light or dark.
-            options: how to compare.
 
         Raises:
             UsageError: an unknown kind, metric, rank, theme or ending, or nothing to draw.
@@ -266,12 +259,7 @@ class Run:
         path: str | Path | None = None,
         **options: Unpack[AnalysisOptions],
     ) -> Page:
-        """One self-contained page with everything, which a notebook shows.
-
-        Args:
-            path: the file to write.
-            options: how to compare.
-        """
+        """One self-contained page with everything, which a notebook shows."""
         from rankscope.output.html.whole import make_page
 
         if path is not None:
@@ -322,7 +310,6 @@ def ingest(
         collectives: operation (`all_reduce`, say) → pattern of the names of its kernels.
         rank_pattern: pattern on the report's path, with a group `rank`; or with groups `rank1`,
             `rank2`, …; `rank1` counts slowest.
-        rank: the rank of the only report.
         jobs: worker processes; default: the cores this process may use.
         scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
             it reads the reports instead.

@@ -42,7 +42,6 @@ class Bundle:
     """The annotation of a parameter that stands for several options.
 
     Attributes:
-        options: the options.
         group: their group in the help.
         value: makes the value of the parameter of theirs.
     """

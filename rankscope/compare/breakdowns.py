@@ -104,7 +104,6 @@ def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> p
 
     Args:
         collectives: `waits.with_waits`.
-        numbers: the selected iterations.
 
     Returns:
         communicator, operation, ordinal, ranks, count, transfer_ns and wait_ns (means per rank
@@ -192,7 +191,6 @@ def by_kernel(
     Args:
         activities: ACTIVITIES, or its columns OF_KERNELS, which may be narrow.
         roles: rank → role.
-        numbers: the selected iterations.
 
     Returns:
         phase, kind, name, count (per rank and iteration), mean_ns (per rank and iteration),
@@ -220,7 +218,6 @@ def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ..
     Args:
         states: HOST_STATES, or its columns OF_CAUSES, which may be narrow.
         roles: rank → role.
-        numbers: the selected iterations.
 
     Returns:
         phase, state, name, count (per rank and iteration), mean_ns (per rank and iteration),

@@ -40,7 +40,6 @@ def metric_table(scope: Scope, roles: Roles, waits: pl.DataFrame) -> pl.DataFram
 
     Args:
         scope: the ranks and the clock.
-        roles: of the ranks.
         waits: `Waits.by_iteration`.
     """
     tables = scope.tables
@@ -64,8 +63,6 @@ def stored_rows(
     """rank, iteration, host, role and `columns` of the stored metric table.
 
     Args:
-        tables: the run.
-        roles: of the ranks.
         columns: of the table `rank_iterations`.
         ranks: only rows of these; None: of all.
         iterations: the same.

@@ -211,7 +211,6 @@ def _looks(
         rows: rank, iteration, `<metric>_ns` of the picked ranks.
         column: the metric's name.
         slow, given_more: as in `pick`.
-        axes: of the picked reports.
     """
     worst, typical = _moments(rows, column, {number for _, when in slow for number in when})
     looks = [

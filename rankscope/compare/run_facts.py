@@ -66,7 +66,6 @@ def warnings_of(
     Args:
         scope: what is compared.
         matching: what became of the collectives.
-        roles: of the ranks.
         began: `began_apart`.
     """
     tables, missing, blind = scope.tables, scope.missing_ranks, scope.blind_ranks

@@ -51,7 +51,6 @@ def compare(
     """Compare the ranks of a run.
 
     Args:
-        options: how to compare.
         reuse: the comparison of the same run with the default options, whose metric table the
             database stores. What the options leave alone is taken from it.
         until: the last stage to compute. Stages that are reused may go further.

@@ -163,7 +163,6 @@ def of_one_run(
 
     Args:
         existing: ranks that stay in the database.
-        reports: the reports to read.
         skip: leave out what does not belong to the database, else to the run with most reports.
         paths: what the user named, for the error.
 

@@ -258,7 +258,6 @@ def conform(
 
     Args:
         frame: what a stage computed.
-        schema: a constant of this module.
         optional: columns that may be missing; they become null, that is unknown.
         drop_others: leave out columns that the schema does not have.
 

@@ -205,7 +205,6 @@ def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:
     """A row per report, or per group of similar reports if there are many.
 
     Args:
-        reports: the checked reports.
         show_all: a row per report, however many there are.
     """
     folder = _folder(reports)
@@ -235,7 +234,6 @@ def problem_texts(reports: tuple[CheckedReport, ...], fatal: bool = False) -> li
     """Problems and their remedies: the worst first, then what makes all numbers doubtful.
 
     Args:
-        reports: the checked reports.
         fatal: only problems that make a report unusable.
 
     Returns:

@@ -14,14 +14,7 @@ from rankscope.compare.picks import Moment, Picks
 from rankscope.judge.levels import LEAST_GAIN as LEAST_NAMED
 from rankscope.match.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
-from rankscope.model.results import (
-    Efficiency,
-    Imbalance,
-    MetricSummary,
-    RunFacts,
-    Score,
-    Verdict,
-)
+from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Score, Verdict
 from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.quantities import (
     UNKNOWN,
@@ -90,7 +83,6 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
     """Each metric across ranks: lowest, median and highest rank, imbalance and lost time.
 
     Args:
-        comparison: where it comes from.
         show_all: show unknown metrics, details, and metrics in which ranks hardly differ, too.
     """
 

@@ -14,11 +14,7 @@ from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
 from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
-from rankscope.sources.name_numbers import (
-    NODES,
-    RANK_PATTERN,
-    place_groups,
-)
+from rankscope.sources.name_numbers import NODES, RANK_PATTERN, place_groups
 from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted

@@ -47,7 +47,6 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
     """Remove what `made_aside` of processes that were killed on this host left in a folder.
 
     Args:
-        folder: where.
         name: the name of the target; None for those of all.
     """
     if fcntl is None:

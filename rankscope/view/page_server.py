@@ -94,7 +94,6 @@ class RunAnswers:
         Args:
             db: the database; it is opened again after it has changed.
             options: how to compare; a page may ask for another range of iterations.
-            metric: the metric to pick reports by.
         """
         self._db = db
         self._options = options

@@ -101,9 +101,7 @@ class Watcher:
         """Watch a folder.
 
         Args:
-            folder: where reports arrive.
             db: the database of the first window; the others get its name and a number.
-            options: how.
 
         Raises:
             UsageError: there is no such folder, a pattern is wrong, or nothing can be written.

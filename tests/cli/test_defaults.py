@@ -10,15 +10,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import (
-    SAMPLE,
-    SHARED,
-    Result,
-    edit,
-    mostly_nightly,
-    mostly_slow,
-    sqlite_tables,
-)
+from tests.support import SAMPLE, SHARED, Result, edit, mostly_nightly, mostly_slow, sqlite_tables
 
 Cli = Callable[..., Result]
 

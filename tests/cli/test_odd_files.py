@@ -12,15 +12,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import (
-    SAMPLE,
-    Forged,
-    Result,
-    copied,
-    edit,
-    mostly_nightly,
-    without_rank,
-)
+from tests.support import SAMPLE, Forged, Result, copied, edit, mostly_nightly, without_rank
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 

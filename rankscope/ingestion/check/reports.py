@@ -16,12 +16,7 @@ from rankscope.ingestion.check.cross_report import listed, together
 from rankscope.ingestion.check.remedies import with_remedy
 from rankscope.ingestion.check.single_report import Examined, checked, unreadable
 from rankscope.ingestion.iteration_defaults import Read, read_alike
-from rankscope.ingestion.preflight import (
-    check_one_rank,
-    found_runs,
-    reports_to_read,
-    select_run,
-)
+from rankscope.ingestion.preflight import check_one_rank, found_runs, reports_to_read, select_run
 from rankscope.ingestion.runs import shell_arguments
 from rankscope.ingestion.workers import map_reports
 from rankscope.match.selection import auto_clock

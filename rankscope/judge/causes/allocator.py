@@ -6,14 +6,7 @@ from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import (
-    TABLE,
-    allocates,
-    explained,
-    host_finding,
-    largest,
-    of,
-)
+from rankscope.judge.causes.host import TABLE, allocates, explained, host_finding, largest, of
 from rankscope.measure.host_states import IN_KERNEL
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding

@@ -8,12 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from rankscope.judge.causes.excess import (
-    ACTIVITY_EXCESS,
-    HostExcess,
-    activity_excess,
-    host_excess,
-)
+from rankscope.judge.causes.excess import ACTIVITY_EXCESS, HostExcess, activity_excess, host_excess
 from rankscope.judge.causes.launches import SLOWDOWN, same_overlap
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding

@@ -8,14 +8,7 @@ import polars as pl
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import (
-    TABLE,
-    allocates,
-    explained,
-    host_finding,
-    of,
-    state_is,
-)
+from rankscope.judge.causes.host import TABLE, allocates, explained, host_finding, of, state_is
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.sources.conventions.api_calls import SYNCHRONISING

@@ -6,12 +6,7 @@ import polars as pl
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import (
-    COLLECTING,
-    TABLE,
-    explained,
-    host_finding,
-)
+from rankscope.judge.causes.host import COLLECTING, TABLE, explained, host_finding
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.sources.recorders import Record

@@ -6,13 +6,7 @@ from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import (
-    TABLE,
-    explained,
-    host_finding,
-    of,
-    state_is,
-)
+from rankscope.judge.causes.host import TABLE, explained, host_finding, of, state_is
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.sources.recorders import Record

@@ -109,7 +109,6 @@ def diff(
     """The document of `diff`.
 
     Args:
-        db: the database of the run after.
         before: the comparison of the latest run before.
     """
     return taken(

@@ -12,14 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from rankscope.compare.comparison import Comparison
 from rankscope.model import metrics, results
 from rankscope.model.metrics import METRICS
-from rankscope.output.documents.common import (
-    Answer,
-    Document,
-    run_of,
-    says,
-    taken,
-    warnings_of,
-)
+from rankscope.output.documents.common import Answer, Document, run_of, says, taken, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 
 
@@ -135,7 +128,6 @@ def imbalance(
     """The document of `imbalance`.
 
     Args:
-        comparison: the comparison of its run.
         rows: the rows that `--by` selects.
         only: the ranks of `ranks`; None: all.
     """

@@ -12,13 +12,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import (
-    Answer,
-    run_of,
-    says,
-    taken,
-    warnings_of,
-)
+from rankscope.output.documents.common import Answer, run_of, says, taken, warnings_of
 
 Number = Annotated[int, says("the iteration to look at")]
 Start = Annotated[
@@ -114,7 +108,6 @@ def pick_reports(
     """The document of `pick-reports`.
 
     Args:
-        comparison: the comparison of its run.
         command: the shell line that opens their reports, or None.
         view: the view document that was written, or None.
         rsync: the shell line that fetches the copies of the reports, or None.

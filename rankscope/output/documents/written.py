@@ -50,7 +50,6 @@ def written(
 
     Args:
         shape: its class.
-        db: the database of the run.
         comparison: what the file shows.
         more: warnings besides those of the comparison.
         facts: the values of the class's own keys.

@@ -80,7 +80,6 @@ def render_page(
     """The whole page as UTF-8.
 
     Args:
-        comparison: the comparison of the run.
         result: its imbalance, with all metrics.
         picks: the picked ranks, which the timeline shows.
         detail: their timeline, or the reason why there is none.

@@ -104,7 +104,6 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
     """Facts about the quality of the data; notes are empty.
 
     Args:
-        comparison: the comparison of the run.
         unit_ns: the resolution of the cells, in ns.
         flagged: the number of flagged cells.
     """

@@ -69,7 +69,6 @@ def make_page(
     """The page of a run.
 
     Args:
-        comparison: all its stages.
         picks: the picked ranks, which the timeline shows in their worst iteration.
         db: the database, for the commands on the page.
         target: the file that the commands on the page write.

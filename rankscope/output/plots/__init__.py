@@ -90,7 +90,6 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
 
     Args:
         kind: one of `KINDS`.
-        comparison: the comparison to draw.
         options: what to show, and the theme.
 
     Raises:

@@ -139,7 +139,6 @@ def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     """Who arrives latest on average, how late, and how often last; or that this is unknown.
 
     Args:
-        comparison: the comparison that is drawn.
         frame: its `distributions`.
     """
     late = milliseconds(frame["mean_ns"][0])

@@ -38,7 +38,6 @@ def finding(verdict: Verdict, count: int, *, of_captures: bool = False) -> str:
     """The verdict as a title: who is slow and when, or else its sentence's beginning.
 
     Args:
-        verdict: the verdict of the run.
         count: the number of iterations that were compared.
         of_captures: whether each capture is one iteration.
     """
@@ -71,7 +70,6 @@ def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
     """The content of a picture, and below it the verdict and further findings.
 
     Args:
-        comparison: the comparison that is drawn.
         shown: what the picture shows.
         title: the title of the picture, which is not repeated.
     """
@@ -98,7 +96,6 @@ def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
     """The ranks that work longest on average, as the title of a picture of means.
 
     Args:
-        comparison: the comparison that is drawn.
         excess: a row per rank: rank, excess_ns (of its mean, above the median of its role) and
             median_ns.
     """
@@ -122,7 +119,6 @@ def footer(comparison: Comparison, *notes: str) -> str:
     """The run, its ranks, iterations and clock; below them notes and warnings.
 
     Args:
-        comparison: the comparison that is drawn.
         notes: what the picture leaves out or summarises.
     """
     facts = comparison.facts

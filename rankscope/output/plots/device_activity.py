@@ -47,8 +47,6 @@ def device_excess(
     """Device activities of a rank that take longer than usual in its role, the longest first.
 
     Args:
-        comparison: the run.
-        rank: the slow rank.
         phase: whose activities count; None: all phases.
         iterations: those to look into; of many, an even sample.
 

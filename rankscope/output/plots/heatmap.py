@@ -21,13 +21,7 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots import PlotOptions
-from rankscope.output.plots.captions import (
-    averaged,
-    footer,
-    median_name,
-    subtitle,
-    verdict_title,
-)
+from rankscope.output.plots.captions import averaged, footer, median_name, subtitle, verdict_title
 from rankscope.output.plots.grid import Grid, arrange, excesses, metric_of, worst_cells
 from rankscope.output.plots.rows import (
     RowGroup,

@@ -94,7 +94,6 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     most (`timeline_views.last_arrival`).
 
     Args:
-        comparison: the comparison to draw.
         options: its `ranks` and `iteration` are required.
 
     Raises:

@@ -229,11 +229,9 @@ def _stack(axes: Axes, place: float, parts: pl.DataFrame, inch: float, theme: Th
     """Draw a bar, with the names of its parts where they fit.
 
     Args:
-        axes: where.
         place: of the row.
         parts: those of `ThreadBar`.
         inch: inches per ms.
-        theme: colours.
     """
     lengths = parts["total_ns"].to_numpy() / 1e6
     left = np.concatenate(([0.0], np.cumsum(lengths)[:-1]))

@@ -14,14 +14,7 @@ from rankscope.model.arrays import last_ends, taken, with_series
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.intervals import in_order
-from rankscope.model.schema import (
-    DEVICE_KINDS,
-    DEVICE_WORK,
-    OPERATION,
-    conform,
-    empty,
-    ordered,
-)
+from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, OPERATION, conform, empty, ordered
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
 from rankscope.sources.device_faults import LATE_NS, moved_by, on_host_time, wrong_clocks

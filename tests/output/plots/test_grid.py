@@ -10,13 +10,7 @@ import polars as pl
 import pytest
 
 from rankscope.output.excess_scale import ExcessScale, scale_of
-from rankscope.output.plots.grid import (
-    MOST_COLUMNS,
-    MOST_ROWS,
-    arrange,
-    excesses,
-    worst_cells,
-)
+from rankscope.output.plots.grid import MOST_COLUMNS, MOST_ROWS, arrange, excesses, worst_cells
 from tests.support import MS, Stored
 
 

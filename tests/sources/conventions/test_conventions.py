@@ -13,11 +13,7 @@ from rankscope.model.kinds import PHASES
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.conventions.data import SQUASHED, conventions
-from rankscope.sources.conventions.vocabulary import (
-    ANY,
-    MEANINGS,
-    BadConvention,
-)
+from rankscope.sources.conventions.vocabulary import ANY, MEANINGS, BadConvention
 from tests.frames import operations_of, ranges
 
 module = sys.modules[vocabulary.__module__]

@@ -15,13 +15,7 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from rankscope.sources.columns.sqlite_pages.layout import (
-    Bytes,
-    Decode,
-    Outputs,
-    Shapes,
-    Target,
-)
+from rankscope.sources.columns.sqlite_pages.layout import Bytes, Decode, Outputs, Shapes, Target
 
 NAME = "decode"
 """The one function of the machine code."""

@@ -14,13 +14,7 @@ from typing import NoReturn
 import pytest
 
 from rankscope.sources.columns.sqlite_pages import loader, machine_code, self_test
-from rankscope.sources.columns.sqlite_pages.layout import (
-    UNUSUAL,
-    Bytes,
-    Outputs,
-    Shapes,
-    Target,
-)
+from rankscope.sources.columns.sqlite_pages.layout import UNUSUAL, Bytes, Outputs, Shapes, Target
 from rankscope.util.atomic_io import cache_home
 from rankscope.util.private import NotPrivate, private_folder
 from tests.support import ROOT, Forged
