@@ -17,7 +17,7 @@ import polars as pl
 
 from rankscope.model.columns import LONGEST_TEXT, Column, Table
 from rankscope.store.ddl import SQL_TYPES, quoted
-from rankscope.store.tables import one_of
+from rankscope.store.tables import fetched, one_of
 from rankscope.util.sanitize import sanitized
 
 LONGEST_SHOWN = 60
@@ -190,7 +190,7 @@ def _check_key(
     hashes = f'select hash({listed}) as hashed from "{name}" where {some}'
     for part in range(parts):
         of_part = f" where hashed % {parts} = {part}" if parts > 1 else ""
-        found = connection.sql(f"from ({hashes}){of_part}").pl()["hashed"]
+        found = fetched(connection.sql(f"from ({hashes}){of_part}"))["hashed"]
         if found.n_unique() < len(found):
             break
     else:

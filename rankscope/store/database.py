@@ -9,11 +9,10 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import duckdb
 import polars as pl
-import pyarrow as pa
 
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.model.compared_tables import COMPARED_TABLES
@@ -45,9 +44,12 @@ from rankscope.store.door import (
     facts,
 )
 from rankscope.store.migrations import schema_version
-from rankscope.store.tables import TableRequest, read_table
+from rankscope.store.tables import TableRequest, fetched, read_table
 from rankscope.util.aside import made_aside
 from rankscope.util.atomic_io import exists, take_place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROW_GROUP = 122_880
 """Rows in a row group of DuckDB, which writes a batch of this size at once. Smaller batches, such
@@ -59,6 +61,7 @@ def in_row_groups(frame: pl.DataFrame) -> pa.RecordBatchReader:
 
     They are made one by one: a copy of all rows at once would need as much memory as the frame.
     """
+    import pyarrow as pa  # reading does without it
 
     def batches() -> Iterator[pa.RecordBatch]:
         for part in frame.iter_slices(ROW_GROUP):
@@ -338,7 +341,7 @@ class Database:
         allow_memory(self._connection)
         try:
             relation = self._connection.sql(sql)
-            frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()
+            frame = pl.DataFrame() if relation is None else fetched(relation)
         except duckdb.Error as error:
             raise UsageError(
                 f"query failed: {first_line(error)}",

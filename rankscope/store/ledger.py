@@ -21,6 +21,7 @@ from rankscope.store.contents import check_columns, check_rows
 from rankscope.store.ddl import SQL_TYPES
 from rankscope.store.door import clear_errors
 from rankscope.store.migrations import LEDGER, foreign_sql, present_columns
+from rankscope.store.tables import fetched
 
 WAIT_S = 60.0
 """A process waits this long for the others before it gives up, s."""
@@ -143,6 +144,6 @@ def _read(
     there = {column: each for column, each in table.columns.items() if column not in missing}
     check_rows(connection, name, replace(table, columns=there))
     listed = ", ".join(f'"{column}"' for column in there)
-    rows: pl.DataFrame = connection.sql(f"select {listed} from {name}").pl()
+    rows = fetched(connection.sql(f"select {listed} from {name}"))
     nulls = (pl.lit(None, table.schema[column]).alias(column) for column in missing)
     return rows.with_columns(*nulls).select(table.schema.names())

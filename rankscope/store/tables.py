@@ -183,6 +183,15 @@ def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def fetched(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    """The rows of a query; the import of pyarrow, by its `pl`, takes longer than a small answer."""
+    try:
+        return pl.DataFrame(relation)
+    except pl.exceptions.ComputeError:
+        frame: pl.DataFrame = relation.pl()  # raises DuckDB's own error
+        return frame
+
+
 MOST_NAMES = 64
 """Largest number of different names for which DuckDB returns their places instead of texts."""
 
@@ -194,8 +203,7 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
     columns = request.columns
     if not request.narrow:
         listed = "*" if columns is None else ", ".join(f'"{each}"' for each in columns)
-        frame: pl.DataFrame = connection.sql(f"{select} {listed} from {table}{where}").pl()
-        return frame
+        return fetched(connection.sql(f"{select} {listed} from {table}{where}"))
     if columns is None:
         columns = connection.sql(f"from {table} limit 0").columns
     names: dict[str, list[str]] = {}
@@ -206,7 +214,7 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
             if len(found) <= MOST_NAMES:
                 names[name] = found
     listed = ", ".join(_expression(name, names.get(name)) for name in columns)
-    rows: pl.DataFrame = connection.sql(f"{select} {listed} from {table}{where}").pl()
+    rows = fetched(connection.sql(f"{select} {listed} from {table}{where}"))
     texts = (
         pl.Series(name, found, dtype=pl.String).cast(NARROW[name]).gather(rows[name])
         for name, found in names.items()
