@@ -92,13 +92,12 @@ def choose_iterations(
     if found:
         return Chosen(named, words, found, {}, options.iteration)
     if options.iteration is not None:
-        raise _no_names(path, named.every.whole, hints)
+        raise _no_names(path, named.every("domain", "name"), hints)
     if hints.pattern is not None:
         own = vocabulary(replace(options, iteration=hints.pattern))
         if found := _by_name(trace, with_meanings(trace.ranges, own)):
-            ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
             ended = {
-                process: with_trailing(each, of_process(ranges, process))
+                process: with_trailing(each, _ranges(named, process))
                 for process, each in found.items()
             }
             # The ranges that end iterations are phases (the optimizer) as well.
@@ -122,12 +121,11 @@ def _steps(
     trace: Trace, named: LabelledRanges, only: list[int] | None = None
 ) -> dict[int, DetectedSteps]:
     """Process → its steps, sure or not."""
-    ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
     work = pl.concat(part.select(WORK_COLUMNS) for part in trace.device_work.first_look())
-    processes = dict.fromkeys(_processes(ranges) + _processes(work))
+    processes = dict.fromkeys(_processes(named.signatures) + _processes(work))
     return {
         process: find_steps(
-            of_process(ranges, process),
+            _ranges(named, process),
             of_process(work, process),
             trace.facts.duration_ns,
             trace.process_of(process).main_thread,
@@ -147,7 +145,7 @@ def _training(trace: Trace, named: LabelledRanges) -> list[int]:
     return (
         _processes(trace.device_work.kinds)
         or _processes(named.meaningful)
-        or _processes(named.every.whole)
+        or _processes(named.signatures)
         or [*trace.busiest]
     )
 
@@ -156,11 +154,10 @@ def _whole(
     path: Path, trace: Trace, named: LabelledRanges, words: Vocabulary, hints: IterationHints
 ) -> Chosen:
     """The capture of each training process as one iteration."""
-    ranges = named.every.whole
     work, launching = _extents(trace)
     found = {
         process: whole_capture(
-            of_process(ranges, process),
+            _ranges(named, process),
             work.get(process, trace.busiest.get(process)),
             launching.filter(launching["process"] == process)["launch_thread"],
             trace.process_of(process).main_thread,
@@ -189,6 +186,11 @@ def _extents(trace: Trace) -> tuple[dict[int, tuple[int, int]], pl.DataFrame]:
         return {}, launching
     rows = pl.concat(spans).group_by("process").agg(pl.col("begin").min(), pl.col("end").max())
     return {process: (begin, end) for process, begin, end in rows.iter_rows()}, launching
+
+
+def _ranges(named: LabelledRanges, process: int) -> pl.DataFrame:
+    """Start, end and RANGE_COLUMNS of the ranges of a process."""
+    return named.every(*RANGE_COLUMNS, of=pl.col("process") == process)
 
 
 def _processes(frame: pl.DataFrame) -> list[int]:

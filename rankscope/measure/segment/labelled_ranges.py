@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.model.arrays import rows_of, with_series
-from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents, StreamedEvents
+from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents
 from rankscope.model.limits import USUAL
 from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
@@ -15,11 +15,29 @@ from rankscope.sources.conventions import OPERATORS, Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class LabelledRanges:
-    """RANGES with the columns of MEANINGS joined on."""
+    """RANGES with the columns of MEANINGS joined on.
 
-    every: Events
+    All of them are gone through only where iterations or phases are not named.
+    """
+
+    moments: Events  # MOMENTS
+    signatures: pl.DataFrame  # SIGNATURES and MEANINGS
     meaningful: pl.DataFrame  # with a meaning, but operators without operation; outer before inner
     foreign: Events  # ranges of the user without a known meaning (validation, logging)
+
+    def every(self, *columns: str, of: pl.Expr | None = None) -> pl.DataFrame:
+        """Start and end of all ranges, in their order, with some columns of their signatures.
+
+        Args:
+            columns: of `signatures`.
+            of: which signatures; None: all of them.
+        """
+        told = self.signatures[[*columns]]
+        parts = (part[["start", "end", "signature"]] for part in self.moments.parts())
+        if of is not None:
+            own = self.signatures.select(of.fill_null(False)).to_series()
+            parts = (rows_of(part, own[part["signature"]].to_numpy()) for part in parts)
+        return pl.concat(with_signatures(part, told) for part in parts)
 
 
 def with_meanings(ranges: Ranges, words: Vocabulary, most_held: int = USUAL.held) -> LabelledRanges:
@@ -49,8 +67,8 @@ def with_meanings(ranges: Ranges, words: Vocabulary, most_held: int = USUAL.held
         meaningful.append(with_signatures(rows_of(part, meant), named))
         few.add(foreign(part))
     return LabelledRanges(
-        # Only where iterations or phases are not named: then all ranges are read again.
-        StreamedEvents(ranges.moments.parts).map(lambda part: with_signatures(part, named)),
+        ranges.moments,
+        named,
         pl.concat(meaningful).sort("start", "end", descending=[False, True], maintain_order=True),
         ranges.moments.map(foreign) if few.parts is None else InMemoryEvents(pl.concat(few.parts)),
     )

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.segment.iterations import IterationRanges
-from rankscope.model.arrays import holds, rows_of, taken
-from rankscope.model.events import Events
+from rankscope.measure.segment.labelled_ranges import LabelledRanges
+from rankscope.model.arrays import taken
 from rankscope.model.intervals import Flags, Times, union
 from rankscope.model.schema import MARKS, conform, empty
 
@@ -21,7 +21,7 @@ LABELS = pl.Series(["forward", "backward"])
 
 
 def operator_phases(
-    process: int, ranges: Events, found: IterationRanges, explicit: pl.DataFrame
+    process: int, named: LabelledRanges, found: IterationRanges, explicit: pl.DataFrame
 ) -> pl.DataFrame:
     """Marks for forward and backward where operators alternate between the two.
 
@@ -31,13 +31,15 @@ def operator_phases(
 
     Args:
         process: key of the process.
-        ranges: RANGES of the report with the columns of MEANINGS joined on.
+        named: the ranges of the report.
         explicit: MARKS from named ranges.
 
     Returns:
         MARKS, `forward` and `backward` only; empty where operators show neither.
     """
-    operators = ranges.map(lambda part: _own(part, process, found.thread)).whole.sort("start")
+    means = pl.col("means")
+    own = (means == BACKWARD) | (means == "operator") & (pl.col("thread") == found.thread)
+    operators = named.every("means", of=own & (pl.col("process") == process)).sort("start")
     start, end = operators["start"].to_numpy(), operators["end"].to_numpy()
     backward = (operators["means"] == BACKWARD).to_numpy()
     if not backward.any():
@@ -63,13 +65,6 @@ def operator_phases(
         "fetch": np.zeros(kept.sum(), np.bool_),
     }
     return conform(pl.DataFrame(marks), MARKS, optional=("operation", "source"))
-
-
-def _own(ranges: pl.DataFrame, process: int, thread: int) -> pl.DataFrame:
-    """start, end and means of the operators of a thread, and of autograd's on any thread."""
-    means = ranges["means"]
-    own = (means == BACKWARD) | (means == "operator") & (ranges["thread"] == thread)
-    return rows_of(ranges[["start", "end", "means"]], holds(own & (ranges["process"] == process)))
 
 
 def _inside(moment: Times, start: Times, end: Times) -> Flags:

@@ -69,7 +69,7 @@ def find_marks(
     marks = with_series(marks, label.alias("label"), taken(SOURCES, source))[MARKS.names()]
     derived = frozenset[str]()
     if unnamed := {"forward", "backward"} - named_like:
-        found_phases = operator_phases(process, named.every, found, marks)
+        found_phases = operator_phases(process, named, found, marks)
         own = rows_of(found_phases, found_phases["label"].is_in(unnamed).to_numpy())
         derived, marks = frozenset(own["label"].unique()), pl.concat([marks, own])
     return PhaseRanges(

@@ -20,8 +20,8 @@ from rankscope.util.numbers import NEVER
 SURE = 0.8
 """Steps are accepted if at least this share of a step's events recurs in the next step."""
 
-RANGE_COLUMNS = ("process", "thread", "start", "end", "name", "means")
-"""Columns of ranges from which steps are detected."""
+RANGE_COLUMNS = ("thread", "name", "means")
+"""Columns of the signatures of ranges from which steps are detected."""
 
 WORK_COLUMNS = (
     *("process", "start", "end", "launch", "launch_thread", "name", "kind", *STREAM),
@@ -61,7 +61,7 @@ def find_steps(
     the next event cannot be recovered.
 
     Args:
-        named: RANGE_COLUMNS of the process: of RANGES, with those of MEANINGS joined on.
+        named: start, end and RANGE_COLUMNS of the ranges of the process.
         device_work: WORK_COLUMNS of DEVICE_WORK of the process, in any order.
         duration_ns: end of the capture; a step that ends exactly there was cut off.
         main_thread: key of the process's first thread; None if it is unknown.

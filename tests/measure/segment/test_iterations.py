@@ -115,8 +115,8 @@ NOBODY = pl.Series(dtype=pl.Int64)
 
 
 def unnamed(*rows: Range) -> pl.DataFrame:
-    """RANGES with the columns of MEANINGS."""
-    return named(ranges(*rows)).every.whole
+    """Ranges and what their names mean."""
+    return named(ranges(*rows)).every("thread", "means")
 
 
 def test_whole_takes_the_thread_with_phases_not_that_with_most_ranges() -> None:
