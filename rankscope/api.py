@@ -24,7 +24,7 @@ from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Imbalance, Timeline
-from rankscope.output.chosen import picks_of, view_of
+from rankscope.output.default_views import picks_of, view_of
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.connection import AFTERWARDS_S, PATIENCE_S
 from rankscope.store.run_reader import opened
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rankscope.compare.next_capture import NextCapture
     from rankscope.history.diff.compare import RunDiff
     from rankscope.ingestion.job import Ingested, Progress, Started
-    from rankscope.output.html.whole import Page
+    from rankscope.output.html.run_page import Page
     from rankscope.output.plots import Picture
 
 __all__ = ["AnalysisOptions", "Run", "diff", "diff_of", "ingest", "open_run", "picks_of", "view_of"]
@@ -260,7 +260,7 @@ class Run:
         **options: Unpack[AnalysisOptions],
     ) -> Page:
         """One self-contained page with everything, which a notebook shows."""
-        from rankscope.output.html.whole import make_page
+        from rankscope.output.html.run_page import make_page
 
         if path is not None:
             check_writable(Path(path))

@@ -31,13 +31,13 @@ UNLIMITED = 10_000
 MOST_ALIKE = 3
 """Most warnings of a kind that are printed; the rest is counted."""
 
-LOOK_S = 0.3
-"""Time (s) between two looks at how far the reports in progress are."""
+POLL_S = 0.3
+"""Time (s) between two updates of the progress of reports."""
 
-FITTING = 60_000
+PIPE_CHARACTERS = 60_000
 """Characters that fit into a pipe; for more a command waits until they are read."""
 
-HELD = ExitStack()
+RESOURCES = ExitStack()
 """Resources of a command, such as open databases, until it ends or prints more than that."""
 
 LOGGER = "rankscope"
@@ -47,8 +47,8 @@ LOGGER = "rankscope"
 def write(text: str, at_once: bool = False) -> None:
     """Print a line of data, unchanged; `at_once` for readers of a pipe who wait for it."""
     _Output.written = True
-    if len(text) > FITTING:
-        HELD.close()
+    if len(text) > PIPE_CHARACTERS:
+        RESOURCES.close()
     print(text, flush=at_once)
 
 
@@ -67,7 +67,7 @@ class _Output:
     lines = 0  # of prose so far
 
 
-def expect(arguments: Sequence[str]) -> None:
+def note_command(arguments: Sequence[str]) -> None:
     """Note the command and its format, so that errors have the same format as the result."""
     words = [word for word in arguments if not word.startswith("-")]
     formats = [following for word, following in pairwise(arguments) if word == "--format"]
@@ -359,11 +359,11 @@ def progress(
             done += sizes.pop(str(file.path), 0)
             bars.update(task, completed=done, done=bars.tasks[0].fields["done"] + 1)
 
-        def look() -> None:
+        def poll() -> None:
             part = sum(min(read, sizes.get(path, 0)) for path, read in so_far().items())
             bars.update(task, completed=max(bars.tasks[0].completed, done + part))
 
-        with _repeated(look):
+        with _repeated(poll):
             yield started, advance
 
 
@@ -387,13 +387,13 @@ def _metered() -> Iterator[Callable[[], dict[str, int]]]:
 
 
 @contextmanager
-def _repeated(look: Callable[[], None]) -> Iterator[None]:
-    """Call a function every LOOK_S in a thread."""
+def _repeated(poll: Callable[[], None]) -> Iterator[None]:
+    """Call a function every POLL_S in a thread."""
     ended = threading.Event()
 
     def repeat() -> None:
-        while not ended.wait(LOOK_S):
-            look()
+        while not ended.wait(POLL_S):
+            poll()
 
     thread = threading.Thread(target=repeat, daemon=True)
     thread.start()

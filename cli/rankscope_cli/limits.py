@@ -101,7 +101,7 @@ def is_of_memory(error: BaseException) -> bool:
     return memory_limit() is not None and UNSERVED.search(str(error)) is not None
 
 
-def worked_for(words: Sequence[str]) -> int | None:
+def run_in_child(words: Sequence[str]) -> int | None:
     """Where memory is limited, let another process do the work.
 
     Returns:

@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, TextIOWrapper):  # do not fail on characters outside the locale
             stream.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else list(map(str, arguments))
-    console.expect(words)
+    console.note_command(words)
     if small := limits.too_small(next(iter(words), "")):
         console.error(*small)
         sys.exit(EXIT_TOOL)
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     caught = SignalCatcher()
     try:
-        with caught, console.HELD:
+        with caught, console.RESOURCES:
             if words[:1] == ["diff"]:
                 from rankscope_cli.commands.diff import with_whole_baseline
 

@@ -56,7 +56,7 @@ def opened(db: Path, just_stored: bool = False) -> Run:
     from rankscope.store.connection import AFTERWARDS_S, PATIENCE_S
 
     patience_s = AFTERWARDS_S if just_stored else PATIENCE_S
-    return console.HELD.enter_context(reading(db, patience_s=patience_s))
+    return console.RESOURCES.enter_context(reading(db, patience_s=patience_s))
 
 
 def with_database(advice: str, db: Path) -> str:

@@ -12,7 +12,7 @@ import signal
 import sys
 from contextlib import suppress
 
-from rankscope_cli.limits import worked_for
+from rankscope_cli.limits import run_in_child
 from rankscope_cli.signals import SIGNALS, end_now
 
 GARBAGE_AFTER = 200_000
@@ -28,7 +28,7 @@ def main() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored on purpose, as by nohup
             signal.signal(number, end_now)
-    code = worked_for(sys.argv[1:])
+    code = run_in_child(sys.argv[1:])
     if code is not None:
         os._exit(code)
     gc.set_threshold(GARBAGE_AFTER)

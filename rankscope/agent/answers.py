@@ -20,7 +20,7 @@ from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Imbalance
 from rankscope.output import check_report, explain
-from rankscope.output.chosen import picks_of
+from rankscope.output.default_views import picks_of
 from rankscope.output.documents import capture as capture_document
 from rankscope.output.documents import explain as explain_document
 from rankscope.output.documents import imbalance as imbalance_document

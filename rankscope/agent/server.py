@@ -45,7 +45,7 @@ RESOURCES = {
 
 MARKDOWN = "text/markdown"
 
-LOOK_S = 0.2
+POLL_S = 0.2
 """Time (s) after which a signal ends a server that nobody asks anything."""
 
 
@@ -79,7 +79,7 @@ def _next(asked: queue.SimpleQueue[_Asked | None]) -> _Asked | None:
     """
     while True:
         with suppress(queue.Empty):
-            return asked.get(timeout=LOOK_S)
+            return asked.get(timeout=POLL_S)
 
 
 class _Asked:

@@ -20,8 +20,8 @@ from rankscope.model.reports import ReportFile, ReportOutcome
 from rankscope.sources.discover import describe_again
 from rankscope.store import Database
 from rankscope.store.connection import disk_full, not_created
-from rankscope.util.aside import made_aside
 from rankscope.util.atomic_io import exists
+from rankscope.util.scratch import scratch_beside
 
 
 class StoredReports:
@@ -138,7 +138,7 @@ def replaced(target: Path) -> Iterator[Path]:
     Database.check_replaceable(target)
     with ExitStack() as stack:
         with _creation_errors(target):
-            path = stack.enter_context(made_aside(target))
+            path = stack.enter_context(scratch_beside(target))
         try:
             yield path
         except DatabaseError as error:

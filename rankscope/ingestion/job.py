@@ -23,8 +23,8 @@ from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover
-from rankscope.util.aside import remove_abandoned
 from rankscope.util.atomic_io import DEFAULT_DB, exists
+from rankscope.util.scratch import remove_abandoned
 from rankscope.util.wording import agreeing, counted
 
 if TYPE_CHECKING:

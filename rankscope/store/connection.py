@@ -35,7 +35,7 @@ DAMAGE = (
 those of no class: a checksum that is wrong."""
 
 
-PATIENCE_S, LOOK_S = 3.0, 0.1
+PATIENCE_S, POLL_S = 3.0, 0.1
 """Seconds to wait for a database that another process uses, and between two attempts."""
 
 AFTERWARDS_S = 60.0
@@ -90,7 +90,7 @@ def connect(
         except duckdb.Error as error:
             if not _is_locked(error) or time.monotonic() > limit:
                 raise _translated(path, error) from error
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     if not read_only:
         _remove_spilled(path)
     return connection

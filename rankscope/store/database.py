@@ -45,8 +45,8 @@ from rankscope.store.door import (
 )
 from rankscope.store.migrations import schema_version
 from rankscope.store.tables import TableRequest, fetched, read_table
-from rankscope.util.aside import made_aside
 from rankscope.util.atomic_io import exists, take_place
+from rankscope.util.scratch import scratch_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +136,7 @@ class Database:
         """
         is_new = False
         try:
-            with made_aside(path) as making, suppress(FileExistsError):
+            with scratch_beside(path) as making, suppress(FileExistsError):
                 cls._make(making)
                 take_place(making, path)  # so that a database without its schema is never seen
                 is_new = True

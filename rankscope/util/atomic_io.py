@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rankscope.errors import UsageError
-from rankscope.util.aside import made_aside
+from rankscope.util.scratch import scratch_beside
 
 DEFAULT_DB = "rankscope.duckdb"
 """A run's database, in the folder one works in."""
@@ -55,7 +55,7 @@ def written_whole(target: Path) -> Iterator[Path]:
     """
     check_writable(target)
     try:
-        with made_aside(meant := _meant(target)) as partial:
+        with scratch_beside(meant := _meant(target)) as partial:
             yield partial
             os.replace(partial, meant)
     except OSError as error:

@@ -20,7 +20,7 @@ from rankscope.util.supervisor import ENDING_S
 KEPT_BYTES = 2**16
 """Output of a program that is kept: its end."""
 
-LOOK_S = 0.2
+POLL_S = 0.2
 """Time (s) between two looks at a running program."""
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -70,7 +70,7 @@ def run_bounded(
     try:
         while True:
             try:
-                code = process.wait(LOOK_S)
+                code = process.wait(POLL_S)
                 break
             except subprocess.TimeoutExpired:
                 if why := check():

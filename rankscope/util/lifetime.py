@@ -14,7 +14,7 @@ from contextlib import contextmanager
 PR_SET_PDEATHSIG = 1
 """Request of Linux's prctl: the signal that this process gets when its parent ends."""
 
-LOOK_S = 0.5
+POLL_S = 0.5
 """Time (s) between two looks at the parent where the system sends no signal."""
 
 ENDING = tuple(
@@ -54,7 +54,7 @@ def end_with_parent(parent: int) -> None:
 def watch_parent(parent: int) -> None:
     """Return never; end this process once its parent is another one."""
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     _end()
 
 

@@ -21,7 +21,7 @@ CANNOT_RUN = 127
 PR_SET_CHILD_SUBREAPER = 36
 """Request of Linux's prctl: the processes below this one that lose their parent get this one."""
 
-ENDING_S, LOOK_S = 5.0, 0.01
+ENDING_S, POLL_S = 5.0, 0.01
 """Time (s) in which killed processes end, unless a file system holds them; and between looks."""
 
 
@@ -69,7 +69,7 @@ def _kill_children() -> None:
         for child in children:
             with suppress(ProcessLookupError):  # it has ended
                 os.kill(child, signal.SIGKILL)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _children() -> list[int]:

@@ -36,12 +36,12 @@ from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import DatabaseChanged, RankscopeError, ReportError, ToolError, UsageError
 from rankscope.match.selection import parse_range
 from rankscope.model.options import Options
-from rankscope.output.chosen import check_ranks, picks_of
+from rankscope.output.default_views import check_ranks, picks_of
 from rankscope.output.documents.common import Document, dumps
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page import safe
+from rankscope.output.html.run_page import make_page
 from rankscope.output.html.states import cell_states
-from rankscope.output.html.whole import make_page
 from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log

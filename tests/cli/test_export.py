@@ -137,7 +137,7 @@ def test_a_trace_that_no_viewer_opens_is_not_begun(
     Path("all.json").write_text("old")
     monkeypatch.setattr("rankscope.output.perfetto.MOST_BYTES", whole // 2)
     made: list[object] = []
-    monkeypatch.setattr("rankscope.util.atomic_io.made_aside", made.append)
+    monkeypatch.setattr("rankscope.util.atomic_io.scratch_beside", made.append)
     refused = cli(*given, "--iter-range", "2:12")
     refused.refused(2, "4 ranks and 10 iterations", "kB")
     [hint] = re.findall(r"--iter-range 2:(\d+)", refused.err)

@@ -170,7 +170,7 @@ def _rank_iterations(
     """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
     import polars as pl
 
-    from rankscope.output.chosen import check_ranks
+    from rankscope.output.default_views import check_ranks
 
     frame = comparison.rank_iterations()
     if ranks is not None:

@@ -139,7 +139,7 @@ def imbalance(
 def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
     """Raise a usage error if `--ranks` names ranks of another run, or rows that are of all."""
     from rankscope.errors import UsageError
-    from rankscope.output.chosen import check_ranks
+    from rankscope.output.default_views import check_ranks
 
     if by in (By.ITERATION, By.COLLECTIVE):
         raise UsageError(

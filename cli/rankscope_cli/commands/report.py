@@ -49,7 +49,7 @@ def report(
     """
     from rankscope.api import picks_of
     from rankscope.output.documents.written import Report
-    from rankscope.output.html.whole import make_page
+    from rankscope.output.html.run_page import make_page
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable
     from rankscope.util.rank_list import parse_ranks

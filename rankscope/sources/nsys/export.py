@@ -20,10 +20,10 @@ from rankscope.errors import RankscopeError, ToolError, UnreadableReport, UsageE
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.nsys import python_samples
 from rankscope.sources.nsys.header import head_facts
-from rankscope.util.aside import made_aside, remove_abandoned
 from rankscope.util.atomic_io import cache_home
 from rankscope.util.bounded import Ended, Stopped, run_bounded
 from rankscope.util.private import closed_folder
+from rankscope.util.scratch import remove_abandoned, scratch_beside
 from rankscope.util.supervisor import CANNOT_RUN
 
 TABLES = (
@@ -144,7 +144,7 @@ def exported(report: Path, most_bytes: int = MOST_BYTES) -> Path:
     name = PARQUET if _knows(nsys, "parquetdir") else SQLITE
     try:
         closed_folder(entry.parent, cache_home())
-        with made_aside(entry) as making:
+        with scratch_beside(entry) as making:
             making.mkdir()
             _export(nsys, report, making / name, most_bytes)
             if name == PARQUET and python_samples.are_in(making / name):

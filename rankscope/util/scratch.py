@@ -31,7 +31,7 @@ NAME_BYTES = 40
 
 
 @contextmanager
-def made_aside(target: Path) -> Iterator[Path]:
+def scratch_beside(target: Path) -> Iterator[Path]:
     """A path of the target's name in a new folder beside it, which others can neither guess nor
     enter and which is removed at the end; raises `OSError`."""
     remove_abandoned(target.parent, target.name)
@@ -44,7 +44,7 @@ def made_aside(target: Path) -> Iterator[Path]:
 
 
 def remove_abandoned(folder: Path, name: str | None = None) -> None:
-    """Remove what `made_aside` of processes that were killed on this host left in a folder.
+    """Remove what `scratch_beside` of processes that were killed on this host left in a folder.
 
     Args:
         name: the name of the target; None for those of all.

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rankscope.util import aside
-from rankscope.util.aside import made_aside, remove_abandoned
+from rankscope.util import scratch
+from rankscope.util.scratch import remove_abandoned, scratch_beside
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
 
@@ -22,8 +22,8 @@ HOLD = """
 import sys
 import tempfile
 from pathlib import Path
-from rankscope.util.aside import made_aside
-with made_aside(Path(sys.argv[1])) as path:
+from rankscope.util.scratch import scratch_beside
+with scratch_beside(Path(sys.argv[1])) as path:
     path.write_text("half")
     print(path, flush=True)
     sys.stdin.read()
@@ -31,7 +31,7 @@ with made_aside(Path(sys.argv[1])) as path:
 
 
 def holding(target: Path) -> tuple[subprocess.Popen[str], Path]:
-    """A process that works aside of a target, and where."""
+    """A process that works beside a target, and where."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, target],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -53,7 +53,7 @@ def test_what_a_kill_leaves_is_removed_and_what_is_used_stays(tmp_path: Path) ->
     kill(killed)
     kill(elsewhere)
     assert left.exists(), "a kill leaves it"
-    with made_aside(target):
+    with scratch_beside(target):
         assert not left.parent.exists()
         assert used.exists(), "a living process uses it"
         assert of_other.exists(), "that is another file's"
@@ -65,7 +65,7 @@ def test_what_a_kill_leaves_is_removed_and_what_is_used_stays(tmp_path: Path) ->
 
 
 def test_a_kill_before_there_is_a_lock(tmp_path: Path) -> None:
-    with made_aside(tmp_path / "x") as path:
+    with scratch_beside(tmp_path / "x") as path:
         twin = path.parent.with_name(f"{path.parent.name[:-8]}aaaaaaaa")
     twin.mkdir()
     remove_abandoned(tmp_path, "x")
@@ -74,17 +74,17 @@ def test_a_kill_before_there_is_a_lock(tmp_path: Path) -> None:
 
 def test_nothing_else_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders of other names, of other hosts, with contents but no lock, and links to folders."""
-    with made_aside(tmp_path / "x") as path:
+    with scratch_beside(tmp_path / "x") as path:
         ours = path.parent.name
     (tmp_path / "real").mkdir()
-    (tmp_path / "real" / aside.LOCK).touch()
+    (tmp_path / "real" / scratch.LOCK).touch()
     (tmp_path / f"{ours}link").symlink_to("real")
     (tmp_path / f"{ours}full").mkdir()
     (tmp_path / f"{ours}full" / "data").touch()
     (tmp_path / ".x.backup").mkdir()
     (tmp_path / f"{ours}file").touch()
     monkeypatch.setattr("platform.node", lambda: "another-host")
-    with made_aside(tmp_path / "x") as path:
+    with scratch_beside(tmp_path / "x") as path:
         foreign = path.parent
         foreign_twin = foreign.with_name(f"{foreign.name}2")
     foreign_twin.mkdir()
@@ -109,7 +109,7 @@ def test_a_folder_that_was_taken_for_abandoned_is_made_anew(
         return folder
 
     monkeypatch.setattr(tempfile, "mkdtemp", robbed)
-    with made_aside(tmp_path / "x") as path:
+    with scratch_beside(tmp_path / "x") as path:
         path.write_text("whole")
     assert len(made) == 2
 
@@ -119,12 +119,12 @@ def test_file_systems_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     """Nothing is removed where nobody can tell whether it is used."""
-    with made_aside(tmp_path / "x") as path:
+    with scratch_beside(tmp_path / "x") as path:
         monkeypatch.setattr(fcntl, "flock", _fail(error))
         remove_abandoned(tmp_path, "x")
         assert path.parent.exists()
         if not isinstance(error, BlockingIOError):
-            with made_aside(tmp_path / "x") as second:
+            with scratch_beside(tmp_path / "x") as second:
                 second.write_text("whole")
 
 
