@@ -15,8 +15,9 @@ import pytest
 import rankscope
 from rankscope.errors import ReportError
 from tests.cases import PLAIN, assert_slow, codes, read
+from tests.forge import forge, scene
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
-from tests.support import Result, mostly_slow
+from tests.support import Result, edit, mostly_slow
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,19 @@ def test_one_file_of_all_ranks(tmp_path: Path, stated: bool, alike: bool) -> Non
     run = read(tmp_path / "job")
     assert_slow(run)
     assert ("ranks-by-order" in codes(run)) is not stated
+
+
+def test_a_helper_with_ranges_like_those_of_its_parent_is_no_rank(tmp_path: Path) -> None:
+    job = scene("planted", ranks=4, iterations=6, kind="persistent")
+    forge(job, tmp_path / "job")
+    for path in (tmp_path / "job").glob("*.sqlite"):
+        edit(
+            path,
+            "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) "
+            "SELECT start, end, eventType, text, globalTid + (5 << 24) FROM NVTX_EVENTS",
+        )
+    verdict = read(tmp_path / "job").compare().verdict
+    assert (verdict.kind, verdict.ranks) == ("persistent", (3,))
 
 
 @pytest.fixture

@@ -190,6 +190,12 @@ class Trace:
     host_of: HostEvents | None = None  # reads what threads did; None: the format has nothing of it
     counters_of: CounterEvents | None = None  # reads counters; None: the report has none
 
+    def states_ranks(self, processes: Iterable[int]) -> bool:
+        """Whether it states the rank of each of these processes, in any one way."""
+        asked = {*processes}
+        stated = (self.process_ranks, self.jax_processes, self.event_ranks)
+        return any(asked <= each.keys() for each in stated)
+
     @property
     def events(self) -> int:
         """The number of rows that were read."""

@@ -114,7 +114,14 @@ def _by_name(trace: Trace, named: LabelledRanges) -> dict[int, IterationRanges]:
         process: find_iterations(of_process(named.meaningful, process), trace.facts.duration_ns)
         for process in _processes(named.meaningful)
     }
-    return {process: each for process, each in candidates.items() if each}
+    found = {process: each for process, each in candidates.items() if each}
+    if len(found) < 2 or trace.states_ranks(found):
+        return found
+    work = trace.device_work
+    of_device = (each["process"] for each in (work.kinds, work.unrecorded, work.sync_calls))
+    using = {*pl.concat(of_device)}
+    # Ranges of helpers (loaders that were forked) are named like those of the process that trains.
+    return {process: each for process, each in found.items() if process in using} or found
 
 
 def _steps(
