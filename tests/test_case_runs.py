@@ -253,6 +253,11 @@ def test_a_hint_has_a_pattern_that_fits_the_path(tmp_path: Path) -> None:
     with pytest.raises(ReportError) as refused:
         read(folder)
     assert r"--rank-pattern 'TP\-(?P<rank>\d+)'" in (refused.value.hint or "")
+    for path, day in zip(sorted(folder.iterdir()), "34", strict=True):
+        path.rename(folder / f"2026-05-0{day}_x.json")
+    with pytest.raises(ReportError) as refused:
+        read(folder)
+    assert r"--rank-pattern '2026\-05\-(?P<rank>\d+)'" in (refused.value.hint or "")
     for path, letter in zip(sorted(folder.iterdir()), "ab", strict=True):
         path.rename(folder / f"{letter}.json")
     with pytest.raises(ReportError) as refused:

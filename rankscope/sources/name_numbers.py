@@ -157,7 +157,17 @@ def _varying(paths: Sequence[Path]) -> str | None:
         return None
     columns = [*zip(*([each[2] for each in numbers] for numbers in found), strict=True)]
     [nth, *others] = [nth for nth, column in enumerate(columns) if len({*column}) > 1] or [-1]
-    return None if nth < 0 or others else rf"{re.escape(found[0][nth][1])}(?P<rank>\d+)"
+    if nth < 0 or others:
+        return None
+    number = found[0][nth]
+    before = re.search("[^/]*$", number.string[: number.start(2)])
+    assert before is not None
+    for beginning in (number[1], before[0]):  # the shorter one may fit another number
+        pattern = rf"{re.escape(beginning)}(?P<rank>\d+)"
+        fits = [re.search(pattern, str(path)) for path in paths]
+        if [each and each["rank"] for each in fits] == [*columns[nth]]:
+            return pattern
+    return None
 
 
 def _grid(paths: Sequence[Path]) -> tuple[dict[Path, int], str | None]:
