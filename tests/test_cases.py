@@ -212,6 +212,26 @@ def test_phases_that_recur_in_a_capture_have_no_one_place(tmp_path: Path) -> Non
     assert "slow in this capture" in verdict.sentence
 
 
+def test_gains_are_bounds_where_iterations_have_several_batches(tmp_path: Path) -> None:
+    """An iteration has four batches, and all ranks meet after each."""
+
+    def fewer(_rank: int, trace: dict[str, Any]) -> None:
+        steps = [e for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep")]
+        ends = [each["ts"] + each["dur"] for each in steps]
+        for nth, each in enumerate(steps):
+            each["dur"] = ends[nth | 3] - each["ts"] if nth % 4 == 0 else 0
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if e["dur"]]
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=24), fewer))
+    verdict = run.compare().verdict
+    assert len(run.compare().facts.iterations) == 5
+    assert "phases-recur" in codes(run)
+    assert verdict.ranks == (2,)
+    assert "iterations have each phase several times" in verdict.sentence
+    assert verdict.gain_is_bound
+    assert verdict.gain_ns == pytest.approx(5 * 4 * EXTRA_MS * 1e6, rel=0.05)
+
+
 @pytest.mark.parametrize("heads", mostly_slow(["ProfilerStep", "ProfilerStep|Distributed"]))
 def test_time_before_the_first_phase_is_not_loading(tmp_path: Path, heads: str) -> None:
     run = read(write(tmp_path / "job", PLAIN, without(*heads.split("|"))))

@@ -21,7 +21,7 @@ from rankscope.match.selection import Scope, Selection, common_iterations
 from rankscope.match.waits import WaitedCollectives, shown_error
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import WHOLE, Options
-from rankscope.model.reports import RunWarning
+from rankscope.model.reports import PHASES_RECUR, RunWarning
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
@@ -135,6 +135,12 @@ class Comparison:
     def of_captures(self) -> bool:
         """Whether each capture is one iteration."""
         return self.tables.ranks["convention"].eq(WHOLE).all()
+
+    @property
+    def phases_recur(self) -> bool:
+        """Whether an iteration of a rank has each phase several times."""
+        noted = stored_warnings(self.tables)
+        return self.of_captures or any(each.code == PHASES_RECUR for each in noted)
 
     @property
     def missing_ranks(self) -> tuple[int, ...]:

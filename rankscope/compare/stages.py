@@ -219,7 +219,7 @@ def _prices(
         dict(members.iter_rows()),
         dict(groups.select("group", "label").iter_rows()),
     )
-    return Prices(inputs.excess, replay, slow, phases_recur=inputs.run.of_captures)
+    return Prices(inputs.excess, replay, slow, phases_recur=comparison.phases_recur)
 
 
 def _judged(comparison: Comparison, inputs: VerdictInputs, prices: Prices | None) -> Comparison:

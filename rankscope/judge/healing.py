@@ -49,7 +49,7 @@ class Prices:
         """
         self._excess = excess
         self._replay = replay
-        self._phases_recur = phases_recur
+        self.phases_recur = phases_recur
         self.slow = slow
         self.transfer = None if slow is None else slow.saved
 
@@ -97,7 +97,7 @@ class Prices:
         replay, excess = self._replay, self._excess
         if replay is None or replay.size <= replay.rows.height:
             return False
-        if self._phases_recur:
+        if self.phases_recur:
             return True
         working = [phase in COMPUTING_PHASES for phase in excess.phases]
         return bool(np.isnan(excess.spent[:, :, working]).all())
@@ -127,7 +127,7 @@ class Prices:
             scales.append(1.0 if played.all() else self._scale(each, played))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         found = [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
-        return list(map(max, found, bounds)) if self._phases_recur else found
+        return list(map(max, found, bounds)) if self.phases_recur else found
 
     def most(self, healed: Floats, gain_ns: int) -> int:
         """The gain of a healing; where it is a bound, what it is at most.

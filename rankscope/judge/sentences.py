@@ -124,6 +124,8 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
         why = (
             "each capture is one iteration"
             if inputs.run.of_captures
+            else "iterations have each phase several times"
+            if judged.prices.phases_recur
             else "no range names a phase of the work"
         )
         yield f"{why}, so gains are upper bounds"

@@ -29,7 +29,15 @@ from rankscope.measure.segment import (
 from rankscope.model.arrays import holds, is_null, of_process, rows_of, with_series
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
-from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
+from rankscope.model.reports import (
+    PHASES_RECUR,
+    Gpu,
+    RankIdentity,
+    RankRecord,
+    RankRows,
+    RunWarning,
+    Trace,
+)
 from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
@@ -362,6 +370,13 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
             "these phases are derived from the framework's operators (backward is what "
             "autograd runs, forward is what precedes it); your own ranges, or --phase, are "
             "more reliable",
+            (rank,),
+        )
+    if marks.recur(detail.found.frame):
+        yield RunWarning(
+            PHASES_RECUR,
+            "forward begins again after backward within iterations, as where gradients of several "
+            "batches are accumulated: gains are at most what is said",
             (rank,),
         )
     if not marks.phases:

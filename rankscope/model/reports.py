@@ -219,6 +219,10 @@ class RankIdentity:
     evidence: RankEvidence
 
 
+PHASES_RECUR = "phases-recur"
+"""The code of the warning that an iteration has each phase several times."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunWarning:
     """A warning that is shown with the numbers it concerns."""

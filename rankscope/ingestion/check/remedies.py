@@ -25,6 +25,7 @@ OF_ANY = {
     "measured-before": "ingest the reports again with this rankscope",
     "not-aligned": "ingest the reports of all ranks, with the communication recorded on each",
     "nothing-to-compare": "record the same steps on every rank, or give another --iter-range",
+    "phases-recur": "nothing to do; an iteration per batch gives exact gains: --iteration REGEX",
     "options-differ": "ingest all reports again with the same options",
     "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
     "rankscope may read them directly",

@@ -17,6 +17,9 @@ from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import PHASES
 from rankscope.model.schema import MARKS
 
+RECURRING = ("forward", "backward")
+"""Phases of which an iteration has one each, unless it accumulates gradients of several batches."""
+
 SOURCES = pl.Series("source", [None, "annotation", "mpi"])
 """Where marks come from: null for phases."""
 
@@ -33,6 +36,18 @@ class PhaseRanges:
     derived: frozenset[str] = (
         frozenset()
     )  # phases without ranges, derived from the framework's operators
+
+    def recur(self, iterations: pl.DataFrame) -> bool:
+        """Whether forward begins again after backward within half of the iterations or more.
+
+        Args:
+            iterations: ITERATIONS.
+        """
+        marks = self.frame.filter(pl.col("label").is_in(RECURRING)).sort("start")
+        window = np.searchsorted(iterations["window_start"].to_numpy(), marks["start"], "right")
+        forward = (marks["label"] == "forward").to_numpy()
+        again = forward[1:] & ~forward[:-1] & (window[1:] == window[:-1])
+        return 2 * len({*window[1:][again].tolist()}) >= max(iterations.height, 1)
 
 
 def find_marks(
