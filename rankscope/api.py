@@ -216,7 +216,7 @@ class Run:
         picks = picks_of(comparison, metric)
         ranks = [each.rank for each in picks.picks] if ranks is None else ranks
         if iterations is None:
-            iterations = picks.moments(comparison.selection.numbers)
+            iterations = picks.nearby(comparison.selection.numbers)
         return timeline(comparison, ranks, iterations, states=True)
 
     def plot(

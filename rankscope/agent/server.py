@@ -61,7 +61,7 @@ def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -
         UsageError: one of them is not a folder.
     """
     answers = Answers(Folders(folders))
-    asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+    asked: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
     protocol = _Protocol(asked)
     threading.Thread(target=protocol.run, name="mcp", daemon=True).start()
     started()
@@ -71,7 +71,7 @@ def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -
         raise protocol.failed
 
 
-def _next(asked: queue.SimpleQueue[_Asked | None]) -> _Asked | None:
+def _next(asked: queue.SimpleQueue[_Call | None]) -> _Call | None:
     """The next question, once it is asked.
 
     polars takes Ctrl-C over and lets system calls go on after it: Python sees that it came only
@@ -82,7 +82,7 @@ def _next(asked: queue.SimpleQueue[_Asked | None]) -> _Asked | None:
             return asked.get(timeout=POLL_S)
 
 
-class _Asked:
+class _Call:
     """A call of a tool that waits for the main thread."""
 
     def __init__(self, tool: Tool, arguments: Document, progress: Progress) -> None:
@@ -126,7 +126,7 @@ def answered(
 class _Protocol:
     """The side that speaks with the assistant; it computes nothing."""
 
-    def __init__(self, asked: queue.SimpleQueue[_Asked | None]) -> None:
+    def __init__(self, asked: queue.SimpleQueue[_Call | None]) -> None:
         """Load the SDK.
 
         Raises:
@@ -194,7 +194,7 @@ class _Protocol:
         """The answer of the main thread, as structure and as the same in JSON."""
         if asked.name not in TOOLS:
             raise self._unknown(f"there is no tool {asked.name!r}")
-        question = _Asked(
+        question = _Call(
             TOOLS[asked.name],
             asked.arguments or {},
             _progress_of(asyncio.get_running_loop(), context),

@@ -33,7 +33,7 @@ Rows = Callable[[list[int]], pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Look:
     """An iteration to look at, and why.
 
     `ranks`: who is slow in it; nobody of the worst and of the typical iteration. `iterations`: all
@@ -57,7 +57,7 @@ class Picks:
 
     metric: str
     picks: tuple[Pick, ...]
-    looks: tuple[Moment, ...]
+    looks: tuple[Look, ...]
 
     def _repr_html_(self) -> str:
         """The picks as a notebook shows them."""
@@ -67,7 +67,7 @@ class Picks:
         )
         return inline.table(("pick", "rank", "host", "worst iteration", "report"), rows)
 
-    def moments(self, numbers: Sequence[int]) -> tuple[int, ...]:
+    def nearby(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The iterations to look at, each with its neighbours, of those in `numbers`."""
         there = sorted(numbers)
         places = [there.index(each.iteration) for each in self.looks]
@@ -204,7 +204,7 @@ def _looks(
     slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
     given_more: Collection[tuple[int, ...]],
     axes: _Axes,
-) -> list[Moment]:
+) -> list[Look]:
     """The iterations to look at: one of each slow set of ranks, and a typical one.
 
     Args:
@@ -214,7 +214,7 @@ def _looks(
     """
     worst, typical = _moments(rows, column, {number for _, when in slow for number in when})
     looks = [
-        Moment(
+        Look(
             _title(ranks, when, iteration, has_more=ranks in given_more),
             ranks,
             when,
@@ -224,10 +224,10 @@ def _looks(
         if (iteration := _slowest(rows, column, ranks, best)) is not None
     ]
     if not looks:
-        looks.append(Moment(f"The worst iteration: {worst}", (), (worst,), axes.windows(worst)))
+        looks.append(Look(f"The worst iteration: {worst}", (), (worst,), axes.windows(worst)))
     if rows["iteration"].n_unique() > 1:
         title = f"A typical iteration: {typical}"
-        looks.append(Moment(title, (), (typical,), axes.windows(typical)))
+        looks.append(Look(title, (), (typical,), axes.windows(typical)))
     return looks
 
 

@@ -42,7 +42,7 @@ class Table:
         shorten: columns of names, whose middle may be replaced by an ellipsis.
         graphic: columns of bars and sparklines, which only terminals show.
         notes: columns and their meanings; a meaning is shown if its column is.
-        remarks: what must be said of the rows, below them.
+        remarks: notes on the rows, below them.
         most: most rows of the shortened table.
         least: fewest rows on a small screen; 0: the table may be left out there.
         most_relevant: indices of the rows to show if there are too many, the most relevant row

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.picks import Moment, Picks
+from rankscope.compare.picks import Look, Picks
 from rankscope.judge.levels import LEAST_GAIN as LEAST_NAMED
 from rankscope.match.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
@@ -427,7 +427,7 @@ def picks_table(picks: Picks) -> Table:
     )
 
 
-def windows_table(picks: Picks, look: Moment) -> Table:
+def windows_table(picks: Picks, look: Look) -> Table:
     """Where to look in the picked reports, on their own axes and on the shared one.
 
     The axis of a timeline of several reports is that of the first report.

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from rankscope.compare.comparison import Comparison
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import column_of
-from rankscope.output.documents.common import Answer, run_of, says, taken, warnings_of
+from rankscope.output.documents.common import Answer, run_of, says, struct_of, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import counted, moment, short_path
@@ -81,7 +81,7 @@ def document(announcement: Announcement) -> Watch:
         time=str(moment(announcement.time_ns)),
         window=announcement.window,
         changed=announcement.changed,
-        previous=None if previous is None else taken(Announced, previous),
+        previous=None if previous is None else struct_of(Announced, previous),
         verdict=verdict_of(comparison.verdict),
     )
 

@@ -21,7 +21,7 @@ from rankscope.store.connection import IN_USE
 from rankscope.util.atomic_io import check_writable
 from rankscope.util.wording import counted
 from rankscope.watch.arrivals import Arrivals, Signature, signature
-from rankscope.watch.windows import Essence, Note, Window, Windows
+from rankscope.watch.windows import Note, VerdictKey, Window, Windows
 
 SETTLE_S = 10.0
 """A report that did not change for this long is complete, s."""
@@ -63,12 +63,12 @@ class Announcement:
     db: Path
     comparison: Comparison
     warnings: tuple[RunWarning, ...]
-    previous: Essence | None
+    previous: VerdictKey | None
 
     @property
     def changed(self) -> bool:
         """Whether the verdict is another one than `previous`."""
-        return Essence.of(self.comparison.verdict) != self.previous
+        return VerdictKey.of(self.comparison.verdict) != self.previous
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Watcher:
         Raises:
             DatabaseError: the disk is full.
         """
-        essence = Essence.of(announcement.comparison.verdict)
+        essence = VerdictKey.of(announcement.comparison.verdict)
         for window in self._windows:
             if window.number == announcement.window:
                 window.note(Note(essence, window.reports))
@@ -252,7 +252,7 @@ class Watcher:
         """Verdicts to announce, and the windows that wait for more reports, in words."""
         found: list[Announcement] = []
         waiting: list[str] = []
-        previous: Essence | None = None  # of the window before
+        previous: VerdictKey | None = None  # of the window before
         for window in self._windows:
             last = window.announced
             known = self._judged.get(window.number, last.reports if last else None)
@@ -263,23 +263,23 @@ class Watcher:
                 announcement = self._judged_window(window, previous, problems)
                 if announcement is not None:
                     found.append(announcement)
-                    previous = Essence.of(announcement.comparison.verdict)
+                    previous = VerdictKey.of(announcement.comparison.verdict)
                     continue
             previous = last.essence if last else previous
         return found, waiting
 
     def _judged_window(
-        self, window: Window, previous: Essence | None, problems: list[RunWarning]
+        self, window: Window, previous: VerdictKey | None, problems: list[RunWarning]
     ) -> Announcement | None:
         """The verdict of a window, if it is another one than was announced for it."""
         try:
             comparison = _comparison(window.db)
-            essence, warnings = Essence.of(comparison.verdict), comparison.warnings
+            key, warnings = VerdictKey.of(comparison.verdict), comparison.warnings
         except (ReportError, UsageError) as error:  # no iterations to compare
             problems.append(RunWarning("no-verdict", error.message))
             return None
-        if window.announced is not None and essence == window.announced.essence:
-            window.note(Note(essence, window.reports))
+        if window.announced is not None and key == window.announced.essence:
+            window.note(Note(key, window.reports))
             return None
         before = previous if window.announced is None else window.announced.essence
         now = time.time_ns()

@@ -34,8 +34,8 @@ NOTE_KEY = "announced"
 
 
 @dataclass(frozen=True, slots=True)
-class Essence:
-    """The key of a verdict: one with other numbers alone is the same."""
+class VerdictKey:
+    """What identifies a verdict; verdicts that differ in numbers alone are the same."""
 
     kind: str
     ranks: tuple[int, ...]
@@ -44,7 +44,7 @@ class Essence:
     cause: str | None
 
     @classmethod
-    def of(cls, verdict: Verdict) -> Essence:
+    def of(cls, verdict: Verdict) -> VerdictKey:
         """That of a verdict."""
         return cls(verdict.kind.value, verdict.ranks, verdict.hosts, verdict.roles, verdict.cause)
 
@@ -53,7 +53,7 @@ class Essence:
 class Note:
     """The verdict that was announced last for a window."""
 
-    essence: Essence
+    essence: VerdictKey
     reports: str  # `Window.reports` at that time
 
     def to_json(self) -> str:

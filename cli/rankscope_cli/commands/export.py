@@ -202,7 +202,7 @@ def _detail(
 
     picks = picks_of(comparison, metric)
     numbers = comparison.selection.numbers
-    moments = numbers if limited else picks.moments(numbers)
+    moments = numbers if limited else picks.nearby(numbers)
     picked = [each.rank for each in picks.picks]
     every = with_last_to_arrive(comparison, picked, moments) if ranks is None else ranks
     if table is None:

@@ -19,7 +19,7 @@ RESAMPLES = 200
 """Enough for a standard deviation: it errs by 5 %."""
 
 FAR_OUT = 3.0
-"""Standard deviations beyond which what a rank's halves differ by is its own affair."""
+"""Standard deviations at which the difference of a rank's halves is cut."""
 
 SHORTEST_HALF = 1.349
 """Length of the shortest interval with half of a normal distribution, in standard deviations."""
@@ -83,11 +83,11 @@ def pooled(runs: tuple[Values, Values], statistic: str) -> float:
     """
     halves = [np.abs(wander(values, statistic)) for values in runs]
     known = [each[~np.isnan(each)] for each in halves]
-    return float(np.sqrt(sum(_tamed(each).mean() for each in known if len(each))))
+    return float(np.sqrt(sum(_winsorized(each).mean() for each in known if len(each))))
 
 
-def _tamed(halves: Values) -> Values:
-    """Squares of what halves differ by, those far out cut: one rank's stall is not all ranks'."""
+def _winsorized(halves: Values) -> Values:
+    """Squared differences of halves, cut at FAR_OUT: the stall of one rank is not noise of all."""
     return np.minimum(halves, FAR_OUT * ROBUST * np.median(halves)) ** 2
 
 

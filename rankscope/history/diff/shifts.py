@@ -1,4 +1,4 @@
-"""How metrics differ between runs, beside what they differ by chance. See METHOD.md#diff."""
+"""How metrics differ between runs, and how far they differ by chance. See METHOD.md#diff."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Shift:
         return _change(metric, None, before, after, self.common, self.common_freedom, false_alarm)
 
     def in_step(self, noise_ns: float | None) -> Shift:
-        """The same of what all ranks have in common, so that many tell no more than one does.
+        """The same for a quantity that all ranks share: many ranks tell no more than one.
 
         Args:
-            noise_ns: what it must be at least, by what the ranks have each for itself.
+            noise_ns: its least noise, from what each rank has of its own.
         """
         if noise_ns is None:
             return replace(self, freedom=2, common_freedom=2)

@@ -16,7 +16,7 @@ APPEARANCES = pl.Schema(
         "name": pl.String,  # model
         "guilty": pl.Boolean,
         "guilt": pl.Float64,  # share of the compared iterations that it is guilty in
-        "chance": pl.Float64,  # probability that guilt falls on it, if it falls on anybody alike
+        "chance": pl.Float64,  # probability that guilt falls on it by chance
         "cost_ns": pl.Int64,
         "saved_ns": pl.Float64,  # of an iteration, if it were as fast as the others
         "cause": pl.String,

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from rankscope.compare import next_capture
-from rankscope.output.documents.common import Answer, says, taken
+from rankscope.output.documents.common import Answer, says, struct_of
 
 
 class RecordedRank(Struct, kw_only=True):
@@ -77,12 +77,12 @@ def capture(
 
 def _next(following: next_capture.NextCapture) -> NextCapture:
     first, last = following.iterations
-    return taken(
+    return struct_of(
         NextCapture,
         following,
         ranks=tuple(
             RecordedRank(label=label, rank=rank, host=host) for label, rank, host in following.ranks
         ),
         iterations=RecordedIterations(first=first, last=last),
-        options=tuple(taken(NeededOption, each) for each in following.needed),
+        options=tuple(struct_of(NeededOption, each) for each in following.needed),
     )

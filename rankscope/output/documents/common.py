@@ -145,8 +145,8 @@ def _number(value: object) -> float:
     raise TypeError(f"{type(value).__name__} is not a value of JSON")
 
 
-def taken(shape: type[S], source: object, **others: object) -> S:
-    """A struct of the attributes that have the names of its fields, and of others."""
+def struct_of(shape: type[S], source: object, **others: object) -> S:
+    """A struct whose fields are attributes of `source`, except for `others`."""
     names = shape.__struct_fields__
     return shape(**{name: getattr(source, name) for name in names if name not in others}, **others)
 
@@ -156,11 +156,11 @@ def run_of(db: Path | None, facts: results.RunFacts | None) -> Run | None:
     if facts is None:
         return None
     chosen = facts.iterations
-    return taken(
+    return struct_of(
         Run,
         facts,
         db=str(db),
-        iterations=taken(
+        iterations=struct_of(
             SelectedIterations,
             facts,
             first=chosen[0],
@@ -181,4 +181,4 @@ def run_of(db: Path | None, facts: results.RunFacts | None) -> Run | None:
 
 def warnings_of(problems: Iterable[reports.RunWarning]) -> tuple[RunWarning, ...]:
     """`warnings`."""
-    return tuple(taken(RunWarning, each) for each in problems)
+    return tuple(struct_of(RunWarning, each) for each in problems)

@@ -13,7 +13,7 @@ from rankscope.history.diff import compare, shifts
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, S, run_of, says, taken, warnings_of
+from rankscope.output.documents.common import Answer, S, run_of, says, struct_of, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 
 Name = Annotated[str, says("the name of the metric")]
@@ -111,7 +111,7 @@ def diff(
     Args:
         before: the comparison of the latest run before.
     """
-    return taken(
+    return struct_of(
         Diff,
         found,
         run=run_of(db, facts.facts),
@@ -129,4 +129,4 @@ def _change(shape: type[S], change: shifts.Change) -> S:
     for name in ("before", "after"):
         key = METRICS[change.metric].key(name)
         values |= {name: UNSET, f"{name}_ns": UNSET, key: getattr(change, f"{name}_ns")}
-    return taken(shape, change, **values)
+    return struct_of(shape, change, **values)

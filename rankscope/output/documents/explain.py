@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from rankscope.output import explain as terms
-from rankscope.output.documents.common import Answer, says, taken
+from rankscope.output.documents.common import Answer, says, struct_of
 
 
 class Entry(Struct, kw_only=True):
@@ -35,7 +35,7 @@ def explain(term: str | None, found: terms.Explanation) -> Explain:
         warnings=(),
         term=term,
         entries=tuple(
-            taken(Entry, each, text="\n\n".join(each.paragraphs)) for each in found.entries
+            struct_of(Entry, each, text="\n\n".join(each.paragraphs)) for each in found.entries
         ),
         related=found.related,
     )

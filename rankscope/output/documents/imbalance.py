@@ -12,7 +12,14 @@ from msgspec import UNSET, Struct, UnsetType
 from rankscope.compare.comparison import Comparison
 from rankscope.model import metrics, results
 from rankscope.model.metrics import METRICS
-from rankscope.output.documents.common import Answer, Document, run_of, says, taken, warnings_of
+from rankscope.output.documents.common import (
+    Answer,
+    Document,
+    run_of,
+    says,
+    struct_of,
+    warnings_of,
+)
 from rankscope.output.documents.verdict import Verdict, verdict_of
 
 
@@ -139,7 +146,7 @@ def imbalance(
         ranks=_ranks(result, only),
         iterations=tuple(Iteration(**row) for row in result.iterations.iter_rows(named=True)),
         verdict=verdict_of(result.verdict),
-        efficiency=None if result.efficiency is None else taken(Efficiency, result.efficiency),
+        efficiency=None if result.efficiency is None else struct_of(Efficiency, result.efficiency),
         what_if=None
         if what_if is None
         else tuple(WhatIf(**row) for row in what_if.iter_rows(named=True)),
@@ -152,7 +159,7 @@ def _metric(summary: results.MetricSummary) -> Metric:
     lost = {metric.key("lost"): summary.lost}
     absent = {name: UNSET for name in ("lost", "lost_ns") if name not in lost}
     scores = {name: _score(metric, getattr(summary, name)) for name in ("min", "median", "max")}
-    return taken(Metric, summary, unit=metric.unit, **scores, **lost, **absent)
+    return struct_of(Metric, summary, unit=metric.unit, **scores, **lost, **absent)
 
 
 def _score(metric: metrics.Metric, score: results.Score | None) -> Score:

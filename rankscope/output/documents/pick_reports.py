@@ -12,7 +12,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, run_of, says, taken, warnings_of
+from rankscope.output.documents.common import Answer, run_of, says, struct_of, warnings_of
 
 Number = Annotated[int, says("the iteration to look at")]
 Start = Annotated[
@@ -119,12 +119,13 @@ def pick_reports(
         warnings=warnings_of(problems),
         metric=picks.metric,
         picks=tuple(
-            taken(
+            struct_of(
                 Pick,
                 each,
                 report=str(each.report),
                 windows=Windows(
-                    worst=taken(Window, each.worst), typical=taken(Window, each.typical)
+                    worst=struct_of(Window, each.worst),
+                    typical=struct_of(Window, each.typical),
                 ),
                 **{key: each.value},
                 **absent,
@@ -132,11 +133,11 @@ def pick_reports(
             for each in picks.picks
         ),
         looks=tuple(
-            taken(
+            struct_of(
                 Look,
                 look,
                 windows=tuple(
-                    taken(RankWindow, window, rank=pick.rank)
+                    struct_of(RankWindow, window, rank=pick.rank)
                     for pick, window in zip(picks.picks, look.windows, strict=True)
                 ),
             )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.model import reports
-from rankscope.output.documents.common import Answer, Run, says, taken, warnings_of
+from rankscope.output.documents.common import Answer, Run, says, struct_of, warnings_of
 
 
 class Ingested(Struct, kw_only=True):
@@ -92,7 +92,7 @@ class Check(Answer, kw_only=True, tag="rankscope/check/1"):
 
 def ingested(outcomes: Sequence[reports.ReportOutcome]) -> tuple[Ingested, ...]:
     """`reports` of `ingest`."""
-    return tuple(taken(Ingested, each, path=str(each.path)) for each in outcomes)
+    return tuple(struct_of(Ingested, each, path=str(each.path)) for each in outcomes)
 
 
 def ingest(
@@ -130,12 +130,12 @@ def check(
         run=None,
         warnings=warnings_of(problems),
         reports=tuple(
-            taken(
+            struct_of(
                 Checked,
                 report,
                 path=str(report.path),
-                can=taken(Abilities, report.can),
-                problems=tuple(taken(Problem, each) for each in report.problems),
+                can=struct_of(Abilities, report.can),
+                problems=tuple(struct_of(Problem, each) for each in report.problems),
                 causes=tuple(_ability(each) for each in report.causes),
             )
             for report in checked
@@ -146,4 +146,4 @@ def check(
 
 def _ability(cause: reports.CauseAbility) -> CauseAbility:
     known = cause.identifiable
-    return taken(CauseAbility, cause, told=known, capture=None if known else cause.capture)
+    return struct_of(CauseAbility, cause, told=known, capture=None if known else cause.capture)

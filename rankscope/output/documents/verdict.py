@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from rankscope.model import results
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.output.documents.common import says, taken
+from rankscope.output.documents.common import says, struct_of
 
 
 class Finding(Struct, kw_only=True):
@@ -142,10 +142,10 @@ class Verdict(Struct, kw_only=True):
 
 def verdict_of(verdict: results.Verdict) -> Verdict:
     """The document of a verdict."""
-    return taken(
+    return struct_of(
         Verdict,
         verdict,
-        also=tuple(taken(Also, each) for each in verdict.also),
-        findings=tuple(taken(Finding, each) for each in verdict.findings),
-        leading=None if verdict.leading is None else taken(Leading, verdict.leading),
+        also=tuple(struct_of(Also, each) for each in verdict.also),
+        findings=tuple(struct_of(Finding, each) for each in verdict.findings),
+        leading=None if verdict.leading is None else struct_of(Leading, verdict.leading),
     )
