@@ -32,6 +32,7 @@ class Job:
     ranks: int = 4
     steps: int = 12
     slow: int = 2
+    slow_in: str = "backward"  # or load, forward
     between: str | None = GRADIENTS  # kernel of the collectives between layers; None: none
     operator: str | None = "nccl:all_reduce"  # around their launches; None: none
     stated: str | None = "allreduce"  # what the trace says that they are; None: nothing
@@ -122,7 +123,8 @@ def _events(job: Job) -> list[list[Event]]:
 
     for step in range(job.first, job.first + job.steps):
         for each in every:
-            each.host += LOAD_US + draw.uniform(0, 20)
+            late = EXTRA_US if each.rank == job.slow and job.slow_in == "load" else 0
+            each.host += LOAD_US + late + draw.uniform(0, 20)
         opened = [each.host for each in every]
         for each in every:
             each.device = each.host + 60
@@ -131,7 +133,7 @@ def _events(job: Job) -> list[list[Event]]:
             begun = [each.host for each in every]
             for _ in range(3):
                 for each in every:
-                    extra = EXTRA_US if each.rank == job.slow and part == "backward" else 0
+                    extra = EXTRA_US if each.rank == job.slow and part == job.slow_in else 0
                     need = (length + extra) / 3 * draw.uniform(0.99, 1.01)
                     backward = part == "backward"
                     around = "autograd::engine::evaluate_function: MmBackward0"

@@ -244,6 +244,17 @@ def test_time_before_the_first_phase_is_not_loading(tmp_path: Path, heads: str) 
     assert "phases-unknown" not in output, "what ran before the first end is of no iteration"
 
 
+@pytest.mark.parametrize("head", mostly_slow(["ProfilerStep", "never"]))
+def test_a_pause_between_steps_is_only_known_as_loading_where_they_begin(
+    tmp_path: Path, head: str
+) -> None:
+    run = read(write(tmp_path / "job", replace(PLAIN, slow_in="load"), without(head)))
+    assert_slow(run)
+    verdict = run.compare().verdict
+    assert verdict.cause == "load"
+    assert ("load is all that the host does between them" in verdict.sentence) is (head != "never")
+
+
 def test_operators_tell_phases_without_any_range(tmp_path: Path) -> None:
     """Autograd's thread launches the reductions, and is not the one that trains."""
     run = read(write(tmp_path / "job", PLAIN, without("ProfilerStep", "Distributed", "Optimizer")))

@@ -21,7 +21,7 @@ from rankscope.match.selection import Scope, Selection, common_iterations
 from rankscope.match.waits import WaitedCollectives, shown_error
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import WHOLE, Options
-from rankscope.model.reports import PHASES_RECUR, RunWarning
+from rankscope.model.reports import ENDS_ALONE, PHASES_RECUR, RunWarning
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
@@ -139,8 +139,16 @@ class Comparison:
     @property
     def phases_recur(self) -> bool:
         """Whether an iteration of a rank has each phase several times."""
-        noted = stored_warnings(self.tables)
-        return self.of_captures or any(each.code == PHASES_RECUR for each in noted)
+        return self.of_captures or self._noted(PHASES_RECUR)
+
+    @property
+    def ends_alone(self) -> bool:
+        """Whether only the ends of iterations are recorded."""
+        return self._noted(ENDS_ALONE)
+
+    def _noted(self, code: str) -> bool:
+        """Whether a report has a warning."""
+        return any(each.code == code for each in stored_warnings(self.tables))
 
     @property
     def missing_ranks(self) -> tuple[int, ...]:

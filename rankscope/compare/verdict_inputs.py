@@ -58,6 +58,7 @@ def verdict_inputs(
             has_device=bool(tables.ranks["has_device"].all()),
             own_roles=comparison.roles.own,
             of_captures=comparison.of_captures,
+            ends_alone=comparison.ends_alone,
         ),
         selected=numbers,
         spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),

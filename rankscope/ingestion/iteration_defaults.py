@@ -18,7 +18,7 @@ import polars as pl
 
 from rankscope.errors import NoIterations, RankscopeError, UnlikeOthers
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
-from rankscope.model.reports import ReportFile, ReportRows, RunWarning
+from rankscope.model.reports import ENDS_ALONE, ReportFile, ReportRows, RunWarning
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.util.wording import agreeing, counted
 
@@ -201,7 +201,7 @@ def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> 
     )
     if because is not None:
         text = f"each capture is one iteration (--iteration whole): {because}"
-    code = "capture-whole" if taken == WHOLE else "iterations-assumed"
+    code = "capture-whole" if taken == WHOLE else ENDS_ALONE
     return replace(rows, problems=(*rows.problems, RunWarning(code, text, ranks)))
 
 

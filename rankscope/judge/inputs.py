@@ -27,6 +27,7 @@ class RunSummary:
     has_device: bool = False  # every rank has device work in its report
     own_roles: bool = False  # every rank has a role of its own; they are compared as one role
     of_captures: bool = False  # each capture is one iteration, in which phases recur
+    ends_alone: bool = False  # only the ends of iterations are recorded
 
 
 @dataclass(frozen=True, eq=False)

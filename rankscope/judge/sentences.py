@@ -18,7 +18,7 @@ from rankscope.judge.judgement import Judgement, holders
 from rankscope.judge.levels import HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import also_together, when, who
 from rankscope.match.warnings import listed
-from rankscope.model.kinds import VerdictKind
+from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.util.wording import agreeing, counted, duration, ms, percent
 
@@ -114,6 +114,11 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
         yield "they are half of the ranks of their role: the others may as well be unusually fast"
     yield from _held_up(inputs, LARGE_TRANSFER)
+    if verdict.cause == Phase.LOAD and inputs.run.ends_alone:
+        yield (
+            "where iterations begin is unknown, so load is all that the host does between them, "
+            "such as logging"
+        )
     played, count = judged.prices.played, len(inputs.numbers)
     if missing:
         yield (

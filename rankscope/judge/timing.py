@@ -59,8 +59,8 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
     slow = amount > usual / 2
     places = np.flatnonzero(slow)
     period = period_of(numbers[places], int(numbers[0]), int(numbers[-1]))
-    if period is not None:
-        remainder = _remainder(numbers[places], period)
+    remainder = None if period is None else _remainder(numbers[places], period)
+    if period is not None and (numbers % period != remainder).any():
         fitting = numbers[(numbers % period == remainder) & (amount > min(noise, usual / 2))]
         return Pattern(VerdictKind.PERIODIC, tuple(fitting.tolist()), period)
     normal = amount < min(usual / 2, usual - noise)

@@ -223,6 +223,10 @@ PHASES_RECUR = "phases-recur"
 """The code of the warning that an iteration has each phase several times."""
 
 
+ENDS_ALONE = "iterations-assumed"
+"""The code of the warning that only the ends of iterations are recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunWarning:
     """A warning that is shown with the numbers it concerns."""

@@ -46,6 +46,12 @@ def test_always() -> None:
     assert found.iterations == tuple(NUMBERS)
 
 
+def test_always_in_every_tenth_step() -> None:
+    tenth = [10 * i for i in NUMBERS]
+    found = pattern_of({i: 20 for i in tenth}, tenth)
+    assert (found.kind, found.period) == ("persistent", None)
+
+
 def test_most_of_the_time() -> None:
     slow = {i: 20 for i in NUMBERS if i % 10 not in (3, 4, 8)}
     found = pattern_of(slow)
