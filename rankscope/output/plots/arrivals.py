@@ -136,7 +136,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
 
 
 def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
-    """Who arrives latest on average, how late, and how often last; or that this is unknown.
+    """Who arrives latest on average, how late, and how often last, and who does so most often.
+
+    Or that this is unknown.
 
     Args:
         frame: its `distributions`.
@@ -146,12 +148,13 @@ def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     if comparison.missing_ranks:
         return f"Rank {rank} arrives {late} ms after the first one on average; the last is unknown"
     shares = dict(comparison.waits().select("rank", "last_arriver_share").iter_rows())
-    if not any(shares.values()):
+    most = max(shares, key=lambda each: shares[each] or 0.0)
+    if not shares[most]:
         return f"No rank clearly arrives last: at most {late} ms after the first one on average"
-    share = percent(shares.get(rank))
+    other = "" if most == rank else f", rank {most} at {percent(shares[most])}"
     return (
-        f"Rank {rank} arrives {late} ms after the first one on average, last at {share} of the "
-        "collectives"
+        f"Rank {rank} arrives {late} ms after the first one on average, last at "
+        f"{percent(shares.get(rank))} of the collectives{other}"
     )
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +26,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.output.palette import part_name
 from rankscope.output.phase_shares import phase_shares
-from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
+from rankscope.output.plots import KINDS, THEMES, PlotOptions, arrivals, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.timeline_views import in_lanes
 from tests.output.plots.big import multiplied
@@ -250,6 +252,15 @@ def test_ranks_that_share_no_collective_are_named(
 
 
 @pytest.mark.slow
+def test_arrivals_name_who_is_last_most_often_beside_who_is_latest_on_average() -> None:
+    shares = pl.DataFrame({"rank": [1, 6], "last_arriver_share": [0.95, 0.053]})
+    comparison: Any = SimpleNamespace(missing_ranks=(), waits=lambda: shares)
+    frame = pl.DataFrame({"rank": [6, 1], "mean_ns": [1.29 * MS, 1.0 * MS]})
+    title = arrivals._title(comparison, frame)
+    assert title.endswith("last at 5.3 % of the collectives, rank 1 at 95 %")
+    assert arrivals._title(comparison, frame[1:]).endswith("last at 95 % of the collectives")
+
+
 def test_arrivals_of_a_single_rank_are_refused(job: Stored, tmp_path: Path) -> None:
     copied(job_reports(job)[:1], tmp_path / "one")
     run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
