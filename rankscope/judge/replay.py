@@ -387,17 +387,22 @@ def _rows(arrays: Sequence[Floats]) -> Floats:
 
 
 def _queues(found: ReplayInput, done: Numbers) -> Numbers:
-    """For each instance the one that is through before it, of those that a member called with it.
+    """For each instance the one that is through before it, of those that members called with it.
 
-    Collectives that a rank calls at the same moment share its links, so that they transfer one
-    after the other. -1: no other instance.
+    Collectives that a rank calls at the same moment share its links, or one waits for the other, so
+    that they transfer one after the other. The last one counts. -1: no other instance, or a member
+    has it first.
     """
     before = np.append(-1, found.instance[:-1]).astype(np.int64)
     together = np.abs(np.diff(found.arrived, prepend=0)) <= AFTER_END
     first = np.cumsum(found.counts) - found.counts
     together[first[found.counts > 0]] = False  # another rank's
+    leads = ~together & np.append(together[1:], False)
+    called, before = found.instance[together], before[together]
+    by_end = np.argsort(done[before], kind="stable")
     behind = np.full(len(done), -1)
-    behind[found.instance[together]] = before[together]
+    behind[called[by_end]] = before[by_end]
+    behind[found.instance[leads]] = -1
     return behind
 
 
