@@ -51,6 +51,12 @@ class Healing:
     work: Floats | None = None
     transfer: Floats | None = None
 
+    @property
+    def key(self) -> tuple[int | None, ...]:
+        """Numbers that are the same where the same is taken out."""
+        both = (self.work, self.transfer)
+        return tuple(None if each is None else hash(each.tobytes()) for each in both)
+
 
 class Step(NamedTuple):
     """Instances that are played at once, and their calls."""
@@ -186,7 +192,7 @@ class Replay:
         self.size = len(found.instance)
         self._borders = Borders(self._ranks, self._windows)
         self._plan(found)
-        self._unchanged: dict[tuple[int, ...], Lasted] = {}
+        self._known: dict[tuple[object, ...], Lasted] = {}
 
     def service(self, count: int) -> Floats:
         """Time of each of `count` instances after its last member and its predecessor arrived.
@@ -294,11 +300,11 @@ class Replay:
             numbers: the iterations whose time counts.
         """
         played = tuple(numbers)
-        known = played in self._unchanged
-        times = self.times_ns([*([] if known else [Healing()]), *healings], played)
-        if not known:
-            self._unchanged[played] = times.pop(0)
-        was = self._unchanged[played]
+        keys = [(played, each.key) for each in (Healing(), *healings)]
+        fresh = dict(zip(keys, (Healing(), *healings), strict=True))
+        fresh = {key: each for key, each in fresh.items() if key not in self._known}
+        self._known |= zip(fresh, self.times_ns([*fresh.values()], played), strict=True)
+        was, *times = (self._known[key] for key in keys)
         return [max(0, round(was.mean - now.mean), round(was.last - now.last)) for now in times]
 
     def times_ns(

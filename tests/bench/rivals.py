@@ -27,6 +27,14 @@ with ProcessPoolExecutor(int(sys.argv[1])) as pool:
     print(*pool.map(build_cache, sys.argv[2:]))
 """
 
+HTA = """
+import sys
+from hta.trace_analysis import TraceAnalysis
+traces = TraceAnalysis(trace_dir=sys.argv[1])
+traces.get_temporal_breakdown(visualize=False)
+traces.get_comm_comp_overlap(visualize=False)
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Rival:
@@ -93,6 +101,17 @@ def of_nsys(tools: Path) -> list[Rival]:
             _without_caches,
         ),
     ]
+
+
+def of_traces(tools: Path) -> Rival:
+    """Holistic Trace Analysis, two tables of PyTorch traces: who was idle, and what overlapped."""
+    python = tools / "hta" / "bin" / "python"
+    return Rival(
+        "HTA, two of its tables",
+        None if python.exists() else "not installed",
+        itself,
+        lambda _, reports: [str(python), "-c", HTA, str(reports[0].parent)],
+    )
 
 
 def _plain(name: str, kind: str) -> Rival:

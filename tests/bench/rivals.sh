@@ -17,6 +17,7 @@ venv() { # NAME PACKAGE...
 venv recipes 'numpy<2' 'pandas<2.2' 'pyarrow<17' psutil
 # Its cache is made through DuckDB's extension for SQLite, which DuckDB would download.
 venv nsys-ai nsys-ai==0.3.0 duckdb==1.4.4 duckdb-ext-sqlite==1.4.4.20260205
+venv hta HolisticTraceAnalysis==0.5.0
 mkdir -p nsys-ai/home/.duckdb
 cp -r nsys-ai/lib/python3*/site-packages/duckdb_ext/extensions nsys-ai/home/.duckdb/
 

@@ -11,6 +11,8 @@ lines about exports are left out, and said so.
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import os
 import shutil
 import subprocess
@@ -339,6 +341,33 @@ def peers(bench: Bench) -> Iterator[list[str]]:
         )
 
 
+def traces(bench: Bench) -> Iterator[list[str]]:
+    """Eight PyTorch traces, a public one with other ranks, beside HTA."""
+    source = SHARED / "public" / "kineto" / "hta_nccl_metadata_rank0.json.gz"
+    way = rivals.of_traces(bench.rivals)
+    what = f"CPU time of 8 traces, beside {way.name}"
+    missing = way.missing if source.exists() else "not here"
+    if missing is not None:
+        yield [what, f"– ({missing})", "1 ×", "–"]
+        return
+    folder = bench.folder / "traces"
+    folder.mkdir()
+    trace = json.loads(gzip.decompress(source.read_bytes()))
+    reports = [folder / f"rank{rank}.json" for rank in range(MANY)]
+    for rank, path in enumerate(reports):
+        trace["distributedInfo"] |= {"rank": rank, "world_size": MANY}
+        path.write_text(json.dumps(trace))
+    settle(reports)
+    took = bench.fastest(
+        {way.name: lambda: cost(way.command(1, reports), {})}
+        | bench.per_tree(lambda tree: bench.ingest(reports, 1, tree=tree), "ingest")
+    )
+    one = took[way.name].cpu_s
+    size = sum(path.stat().st_size for path in reports) / 1e6
+    what = f"{what} ({one:.1f} s), {size:.0f} MB together"
+    yield bench.line(what, lambda at: took[f"ingest@{at}"].cpu_s / one, 1, "×")
+
+
 def dask(bench: Bench) -> Iterator[list[str]]:
     """CPU time of a report with several workers of a Dask cluster, beside one worker."""
     from tests.ingestion.workers.dask_cluster import Cluster
@@ -366,7 +395,7 @@ def dask(bench: Bench) -> Iterator[list[str]]:
 
 PARTS: dict[str, Callable[[Bench], Iterator[list[str]]]] = {
     each.__name__: each
-    for each in (further, public, start, export, auto, memory, across, dask, peers)
+    for each in (further, public, start, export, auto, memory, across, dask, peers, traces)
 }
 
 

@@ -57,6 +57,14 @@ def test_a_rank_that_is_late_at_the_end_costs_all_of_it() -> None:
     assert played.gains_ns([less_work(played, 3, 100)], (0,)) == [pytest.approx(100 * US)]
 
 
+def test_what_was_played_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [(rank, 0, 0, 100, 110) for rank in range(4)]
+    played = replay(calls, {0: 900, 1: 900, 2: 900, 3: 1_000})
+    gains = played.gains_ns([less_work(played, 3, 100), less_work(played, 3, 50)], (0,))
+    monkeypatch.setattr(Replay, "_played", None)
+    assert played.gains_ns([less_work(played, 3, 50)] * 2, (0,)) == [gains[1]] * 2
+
+
 def test_a_collective_stands_in_the_queue_of_the_one_before_it() -> None:
     """Of two communicators, the second one's transfer starts when the first one's is through."""
     calls = [
