@@ -90,20 +90,18 @@ class Run:
         db: Path,
         tables: RunTables,
         cached: Comparison | None = None,
-        ingested: Ingested | None = None,
         label: str | None = None,
     ) -> None:
         """A run of a database.
 
         Args:
             cached: the comparison with the default options, if the database holds it.
-            ingested: what the ingest did that made this run.
             label: the label that `ingest` was given, for example a commit.
         """
         self.label = label
         self.db = db
         self.tables = tables
-        self.ingested = ingested
+        self.ingested: Ingested | None = None  # by the ingest that made this run
         self._cached = cached
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -17,13 +17,11 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import NoIterations, RankscopeError, UnlikeOthers
+from rankscope.ingestion.workers import Results
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ENDS_ALONE, ReportFile, ReportRows, RunWarning
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.util.wording import agreeing, counted
-
-Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
-"""Reports with their rows or errors."""
 
 Read = Callable[[list[ReportFile], ShapingOptions], Results]
 """Reads reports, in workers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Generator, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from rankscope.errors import (
     Unpaired,
     UsageError,
 )
-from rankscope.ingestion.workers import WorkerPool, map_reports
+from rankscope.ingestion.workers import Results, WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover
@@ -30,9 +30,6 @@ from rankscope.util.wording import agreeing, counted
 if TYPE_CHECKING:
     from rankscope.ingestion.existing import StoredReports
     from rankscope.ingestion.finalize import DatabaseWriter
-
-Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
-"""Reports with their rows or errors, as workers finish them."""
 
 Extract = Callable[[ReportFile, ShapingOptions], ReportRows]
 

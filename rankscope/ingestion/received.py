@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from contextlib import closing
 
 import polars as pl
 
 from rankscope.errors import RankscopeError, ToolError
+from rankscope.ingestion.workers import Results
 from rankscope.model.columns import out_of_bounds
 from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.model.tables import TABLES
 from rankscope.store.writer import PER_RANK
-
-Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
 
 
 def received(results: Results) -> Results:

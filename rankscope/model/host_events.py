@@ -14,6 +14,9 @@ from rankscope.model.schema import COUNTERS
 
 Names = NDArray[np.int32]
 
+COLLECTING = "gc_collect"
+"""The function of a sample in Python's garbage collector."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calls:

@@ -17,6 +17,9 @@ from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import METRICS
 from rankscope.util.robust import MAD_FLOOR, lower_median
 
+MAP_METRICS = ("work", "load", "iteration")
+"""Metrics of a heat map: the first known one, unless another one is named."""
+
 MOST_TIMES = 30
 """The end of the scale is at most this multiple of its linear part; larger values are clipped."""
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from rankscope.sources.conventions import Vocabulary
 
 
+COPY_HINT = "was it still being written, or cut while copying? Copy it again"
+"""What to do about a file that ends too early."""
+
+
 class Viewer(Enum):
     """A program that shows the events of a report."""
 

@@ -10,10 +10,13 @@ from rankscope.errors import RankscopeError, ReportBug, ToolError
 from rankscope.ingestion.workers.local import Got
 from rankscope.ingestion.workers.local import WorkerPool as WorkerPool
 from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import ReportFile
+from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.util import bug_log
 
 LOG = logging.getLogger("rankscope.ingestion")
+
+Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
+"""Reports with their rows or errors, as workers finish them."""
 
 
 def map_reports(

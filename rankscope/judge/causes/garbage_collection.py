@@ -6,7 +6,8 @@ import polars as pl
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import COLLECTING, TABLE, explained, host_finding
+from rankscope.judge.causes.host import TABLE, explained, host_finding
+from rankscope.model.host_events import COLLECTING
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.sources.recorders import Record

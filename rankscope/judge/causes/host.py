@@ -30,9 +30,6 @@ ALLOCATOR = (
 
 `kernel`: time in the kernel outside of calls, which page faults take and calls inside of malloc."""
 
-COLLECTING = "gc_collect"
-"""The name of samples in Python's garbage collector."""
-
 
 def explained(context: CauseContext, chosen: pl.Expr) -> float | None:
     """The time that a cause explains, over all flagged iterations (ns); None if it is too little.

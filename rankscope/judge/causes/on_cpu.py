@@ -12,7 +12,6 @@ from rankscope.judge.causes.blocked import in_calls
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.judge.causes.host import (
-    COLLECTING,
     TABLE,
     allocates,
     explained,
@@ -21,6 +20,7 @@ from rankscope.judge.causes.host import (
     of,
     state_is,
 )
+from rankscope.model.host_events import COLLECTING
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.sources.recorders import Record

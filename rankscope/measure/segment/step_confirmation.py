@@ -12,14 +12,13 @@ import polars as pl
 
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import STEP_PHASES
+from rankscope.sources.conventions import OPERATORS
 
 REGULAR = 0.8
 """Share of the repeats, or of their time, that must be alike."""
 
 ALIKE = 2
 """Repeats are alike if they last at most this many times as long as the median, or as short."""
-
-OPERATORS = ("operator", "backward operator")
 
 
 def are_steps(ranges: pl.DataFrame, ends: Times, backward: Times) -> bool:

@@ -25,6 +25,7 @@ from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
 from rankscope.output.documents.common import Document, plain, run_of, warnings_of
 from rankscope.output.documents.verdict import verdict_of
+from rankscope.output.excess_scale import MAP_METRICS
 from rankscope.output.html import columns, page_text, tables
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
@@ -69,9 +70,6 @@ ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 WHOLE = "The page contains all its data and loads nothing."
 SERVED = "The page asks rankscope on this machine for more, and nothing else."
 """The last sentence of a page from disk, and of one that is served."""
-
-FIRST_METRICS = ("work", "load", "iteration")
-"""The map starts with the first of these metrics that is known."""
 
 
 def render_page(
@@ -139,7 +137,7 @@ def page_data(
             }
             for each in METRICS.values()
         },
-        "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
+        "metric": next(name for name in MAP_METRICS if name in cells["columns"]),
         "phases": [phase.value for phase in Phase],
         "phase_means": phase_means(comparison),
         "communication": list(COMMUNICATION_PARTS),

@@ -11,7 +11,7 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.judge.levels import MUCH
-from rankscope.output.excess_scale import ExcessScale, scale_of, with_excess
+from rankscope.output.excess_scale import MAP_METRICS, ExcessScale, scale_of, with_excess
 
 Values = npt.NDArray[np.float64]
 
@@ -20,9 +20,6 @@ MOST_ROWS, MOST_COLUMNS = 400, 600
 
 DENSE = 0.5
 """If this share of the iterations between first and last is known, the others are drawn as gaps."""
-
-DEFAULTS = ("work", "load", "iteration")
-"""Metrics of a heat map without `--metric`: the first known one is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +42,16 @@ class Grid:
     scale: ExcessScale
 
 
-def metric_of(
-    comparison: Comparison, metric: str | None, defaults: tuple[str, ...] = DEFAULTS
-) -> str:
-    """`metric`, or without one the first known default.
+def metric_of(comparison: Comparison, metric: str | None) -> str:
+    """`metric`, or without one the first known of `MAP_METRICS`.
 
     Raises:
         UsageError: the metric is unknown on every rank.
     """
-    known = [name for name in ([metric] if metric else defaults) if comparison.knows(name)]
+    known = [name for name in ([metric] if metric else MAP_METRICS) if comparison.knows(name)]
     if not known:
         raise UsageError(
-            f"--metric {metric or defaults[0]}: unknown on every rank of this run",
+            f"--metric {metric or MAP_METRICS[0]}: unknown on every rank of this run",
             hint="rankscope imbalance shows which metrics are known",
         )
     return known[0]
@@ -133,8 +128,8 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
     )
 
 
-def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.DataFrame:
-    """The rows of `excesses` with the largest excess, at most `per_rank` of one rank.
+def worst_cells(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `excesses` with the largest excess: at most 4, and 2 of one rank.
 
     Where some are flagged, only those.
     """
@@ -144,8 +139,8 @@ def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.Dat
     return (
         frame.filter(matters)
         .sort("excess", "rank", "iteration", descending=[True, False, False])
-        .filter(pl.int_range(pl.len()).over("rank") < per_rank)
-        .head(most)
+        .filter(pl.int_range(pl.len()).over("rank") < 2)
+        .head(4)
     )
 
 

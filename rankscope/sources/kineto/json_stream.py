@@ -21,6 +21,7 @@ import msgspec
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.kineto.limits import LIMITS, Limits
+from rankscope.sources.report_format import COPY_HINT
 from rankscope.util import meter
 from rankscope.util.wording import counted
 
@@ -55,7 +56,6 @@ TRIES = 3
 MOST_DAMAGED = 0.01
 """Events that may be damaged, as a share of the valid ones."""
 
-COPY_HINT = "was it still being written, or cut while copying? Copy it again"
 NAME_HINT = "name a trace of torch.profiler: prof.export_chrome_trace or tensorboard_trace_handler"
 
 Number = int | float | str | bool | None

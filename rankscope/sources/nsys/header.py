@@ -15,6 +15,7 @@ from pathlib import Path
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import CaptureFacts
 from rankscope.sources.environment import claims_of, local_rank_of
+from rankscope.sources.report_format import COPY_HINT
 
 MAGIC = b"NVIDIA Tegra Profiler Report "
 END = b"[END]"
@@ -28,8 +29,6 @@ HEAD_BYTES = 2**20
 
 HOST, PROCESS, SESSION, VARIABLE, NAME, VALUE = 9, 26, 77, 30, 1, 2
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-
-COPY_HINT = "was it still being written, or cut while copying? Copy it again"
 
 
 def head_facts(path: Path) -> CaptureFacts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.model.host_events import Samples, Spans
+from rankscope.model.host_events import COLLECTING, Samples, Spans
 from rankscope.model.intervals import Times
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.nsys import python_samples
@@ -22,9 +22,6 @@ COLLECTOR = (
 """Functions that only CPython's garbage collector runs, its own and those that visit objects.
 
 A sample that has one in its stack collects garbage; stacks may be as short as one function."""
-
-COLLECTING = "gc_collect"
-"""The name of such a sample."""
 
 PYTHON = r"\.pyx?$"
 """Modules of Python frames, which name a function better than the interpreter's."""
