@@ -116,7 +116,7 @@ def test_the_users_pattern(pair: list[Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_name_that_disagrees_is_told(reports: list[Path], tmp_path: Path) -> None:
+def test_a_name_that_disagrees_is_reported(reports: list[Path], tmp_path: Path) -> None:
     names = [f"report_rank_{rank}.sqlite" for rank in (3, 2, 1, 0)]
     moved = copied(reports, tmp_path / "moved", names)
     run = rankscope.ingest(moved, tmp_path / "run.duckdb")
@@ -176,7 +176,7 @@ def test_a_whole_capture_as_one_iteration(pair: list[Path], tmp_path: Path) -> N
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), "both ranks are healthy"
 
 
-def test_progress_is_told(pair: list[Path], tmp_path: Path) -> None:
+def test_progress_is_reported(pair: list[Path], tmp_path: Path) -> None:
     started: list[list[Path]] = []
     done: list[tuple[Path, int]] = []
     rankscope.ingest(

@@ -317,7 +317,7 @@ def test_packed_copies_elsewhere_are_left_out_in_any_order(
     assert_slow(read(tmp_path))
 
 
-def test_a_packed_report_that_cannot_be_read_is_told(
+def test_a_packed_report_that_cannot_be_read_is_reported(
     tmp_path: Path, cli: Callable[..., Result]
 ) -> None:
     folder = write(tmp_path / "job", replace(PLAIN, steps=3))
@@ -381,7 +381,7 @@ def test_steps_without_ranges_are_of_no_iteration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("late_us", [0, 1900])
-def test_what_was_before_the_first_step_is_told(tmp_path: Path, late_us: int) -> None:
+def test_what_was_before_the_first_step_is_reported(tmp_path: Path, late_us: int) -> None:
     """A single step, which a rank begins late: it did something else before."""
 
     def late(rank: int, trace: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ def test_a_record_that_is_missing_shifts_no_other_call(tmp_path: Path, steps: in
 
 
 @pytest.mark.parametrize("name", mostly_slow([STRANGER, "exchange+[sm90]"]))
-def test_a_kernel_that_nobody_knows_is_told_and_can_be_named(tmp_path: Path, name: str) -> None:
+def test_a_kernel_that_nobody_knows_is_reported_and_can_be_named(tmp_path: Path, name: str) -> None:
     folder = write(tmp_path / "job", Job(between=name, operator=None, stated=None))
     verdict = read(folder).compare().verdict
     assert verdict.kind == "inconclusive"
@@ -99,7 +99,7 @@ def test_a_kernel_that_nobody_knows_is_told_and_can_be_named(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("ranks", mostly_slow([4, 2]))
-def test_a_kernel_whose_name_has_the_rank_is_told_too(tmp_path: Path, ranks: int) -> None:
+def test_a_kernel_whose_name_has_the_rank_is_reported_too(tmp_path: Path, ranks: int) -> None:
     def own(rank: int, trace: dict[str, Any]) -> None:
         for each in kernels(trace):
             each["name"] = each["name"].replace("acme::exchange", f"acme::exchange_{rank}")
@@ -113,7 +113,7 @@ def test_a_kernel_whose_name_has_the_rank_is_told_too(tmp_path: Path, ranks: int
     assert_slow(read(folder, collectives={operation: pattern}), ranks - 2)
 
 
-def test_copies_that_may_wait_are_told(tmp_path: Path) -> None:
+def test_copies_that_may_wait_are_reported(tmp_path: Path) -> None:
     def copying(_rank: int, trace: dict[str, Any]) -> None:
         for each in kernels(trace):
             if "exchange" in each["name"]:

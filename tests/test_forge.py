@@ -176,7 +176,7 @@ def test_a_graph_is_one_launch(forged: Scenes) -> None:
     assert [count for _, count in groups] == [10 + 15 + 5] * 8
 
 
-def test_unrecorded_launches_are_told(forged: Scenes) -> None:
+def test_unrecorded_launches_are_reported(forged: Scenes) -> None:
     truth, folder = forged["no_launch_record"]
     path = reports_in(folder)[0]
     [(lost,)] = rows_of(

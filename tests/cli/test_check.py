@@ -52,7 +52,7 @@ def test_its_document(cli: Cli) -> None:
     assert warning == {"code": "gpu-missing", "message": problem["message"], "ranks": [0, 1, 2, 3]}
 
 
-def test_unusable_reports_exit_3_and_are_all_told(cli: Cli, reports: list[Path]) -> None:
+def test_unusable_reports_exit_3_and_are_all_reported(cli: Cli, reports: list[Path]) -> None:
     reports[0].write_bytes(b"nonsense")
     reports[1].write_bytes(b"")
     result = cli("check", reports[0].parent, "--format", "json")
@@ -196,7 +196,7 @@ def test_hostile_names_are_shown_plainly(cli: Cli, reports: list[Path], name: st
 
 
 @pytest.mark.slow
-def test_no_environment_is_told(cli: Cli, reports: list[Path]) -> None:
+def test_no_environment_is_shown(cli: Cli, reports: list[Path]) -> None:
     secret = "hunter2-s3cr3t"
     for report in reports:
         edit(report, "insert into StringIds values (999999, ?)", f"TOKEN={secret}")

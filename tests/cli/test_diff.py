@@ -127,7 +127,7 @@ def test_the_gate(cli: Cli, slower: Pair) -> None:
     assert cli("diff", after, before, "--fail-above", 0).code == 0, "faster is never too slow"
 
 
-def test_the_gate_where_it_cannot_be_told(cli: Cli, slower: Pair) -> None:
+def test_the_gate_where_it_is_uncertain(cli: Cli, slower: Pair) -> None:
     few = cli("diff", *slower, "--iter-range", "5:8", "--fail-above", 5)
     assert few.code == 3
     assert few.out.startswith("Inconclusive")

@@ -172,7 +172,7 @@ def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert host["verdict"]["class"] == "inconclusive"
 
 
-def test_efficiency_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_efficiency_is_reported(cli: Cli, stored: Callable[..., Stored]) -> None:
     answer = document(cli, stored("planted", where="forward"))
     shares = answer["efficiency"]
     assert all(0 < share <= 1 for share in shares.values())
@@ -182,7 +182,7 @@ def test_efficiency_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert document(cli, stored("plain"), "--clock", "host")["efficiency"] is None
 
 
-def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_what_if_is_reported(cli: Cli, stored: Callable[..., Stored]) -> None:
     answer = document(cli, stored("planted", where="forward"))
     rows = {(row["kind"], row["name"]): row for row in answer["what_if"]}
     assert {kind for kind, _ in rows} >= {"all", "verdict", "rank", "phase"}

@@ -56,7 +56,7 @@ def test_its_document_and_tables(cli: Cli, tmp_path: Path) -> None:
     assert sum(line.startswith("|") for line in text.splitlines()) == 6
 
 
-def test_missing_ranks_are_told(cli: Cli, reports: list[Path]) -> None:
+def test_missing_ranks_are_reported(cli: Cli, reports: list[Path]) -> None:
     table = cli("ingest", *reports[:3])
     assert "ranks 0-2 of 4" in table.out
     assert "rankscope: warning: 1 of 4 ranks has no report (3)" in table.err

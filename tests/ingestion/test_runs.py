@@ -49,7 +49,7 @@ def names(captures: list[Capture]) -> list[list[str]]:
         ([("a", None), ("b", None)], 1),
     ],
 )
-def test_runs_are_told_apart(captures: list[tuple[str, int]], runs: int) -> None:
+def test_runs_are_distinguished(captures: list[tuple[str, int]], runs: int) -> None:
     found = names([capture(*each) for each in captures])
     assert len(found) == runs
     assert sorted(path for run in found for path in run) == sorted(path for path, *_ in captures)

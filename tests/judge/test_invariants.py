@@ -172,7 +172,7 @@ def test_what_is_named_and_listed_is_most_of_the_cost_or_the_rest_is_said(job: J
     assert (verdict.gain_ns or 0) <= (verdict.gain_all_ns or 0), "a part is no more than all"
 
 
-def test_what_is_untold_is_found() -> None:
+def test_what_is_unsaid_is_found() -> None:
     """The check itself can fail."""
     late = np.zeros((4, 20))
     late[2] = 30.0

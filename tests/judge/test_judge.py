@@ -250,7 +250,7 @@ def test_who_leads_by_chance_is_said_and_not_accused() -> None:
     assert "Rank 1 (node0)" in verdict.sentence
 
 
-def test_single_events_of_a_rank_are_told_once() -> None:
+def test_single_events_of_a_rank_are_reported_once() -> None:
     """One is less than half of the other."""
     rows = [
         (rank, i, {(3, 4): 24.0, (3, 5): 60.0}.get((rank, i), 0.0))

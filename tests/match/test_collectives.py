@@ -111,7 +111,7 @@ def test_waits_stay_inside_exposed_communication(stored: Callable[..., Stored]) 
 
 
 @pytest.mark.slow
-def test_hidden_waits_are_told_apart_from_exposed_ones(stored: Callable[..., Stored]) -> None:
+def test_hidden_waits_are_distinguished_from_exposed_ones(stored: Callable[..., Stored]) -> None:
     """Buckets overlap backward: most of the waiting in them costs nothing."""
     frame = stored("buckets", ranks=8).run.iterations().filter(pl.col("iteration") % 5 == 2)
     others = frame.filter((pl.col("rank") != 1) & (pl.col("iteration") > 0))

@@ -43,7 +43,7 @@ def test_numbers_need_no_pairing(stored: Callable[..., Stored]) -> None:
 
 
 @pytest.mark.slow
-def test_counting_alone_is_told(stored: Callable[..., Stored]) -> None:
+def test_counting_alone_is_reported(stored: Callable[..., Stored]) -> None:
     job = stored("planted", kind="balanced")
     assert "matched-by-ordinal" not in {problem.code for problem in job.analysis().warnings}
     analysis = stored("late_capture", late=0).analysis()

@@ -139,7 +139,7 @@ def test_wrong_roles_are_wrong_usage(
 
 
 @pytest.mark.slow
-def test_stages_are_told_apart_by_who_reduces_together(stored: Callable[..., Stored]) -> None:
+def test_stages_are_distinguished_by_who_reduces_together(stored: Callable[..., Stored]) -> None:
     """The last stage does more, and nobody said so: inferred, and said to be."""
     analysis = stored("pipeline", ranks=8, slow="stage", factor=1.5).analysis()
     assert analysis.roles.source == analysis.facts.roles == "inferred"

@@ -44,7 +44,7 @@ WITH_GRADIENTS = scenes({"late_capture", "cuda_graph", "no_launch_record"})
 
 
 @pytest.mark.parametrize("name", mostly_slow(WITH_GRADIENTS, 1, 9))
-def test_gradient_reductions_are_told_apart(stored: Callable[..., Stored], name: str) -> None:
+def test_gradient_reductions_are_distinguished(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
     output = job.analysis().tables.collectives.select(*KEY, "gradient")
     both = true_collectives(job).join(output, on=KEY)

@@ -195,7 +195,7 @@ def _owner(
 
 
 @pytest.mark.parametrize("most", [1, 1000])
-def test_between_known_windows_nothing_is_told(most: int) -> None:
+def test_between_known_windows_nothing_is_reported(most: int) -> None:
     unrecorded = [(at, at + 2, None, "gemm", 1, THREAD) for at in (20, 24, 28)]
     work = [(5, 10, 5, "gemm", 1, THREAD), *unrecorded, (45, 50, 45, "gemm", 1, THREAD)]
     iterations = windows(0, 20, 40, 60)

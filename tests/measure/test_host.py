@@ -86,7 +86,7 @@ def test_the_first_iterations_loading_is_unknown() -> None:
     assert row["other_ns"] == 80 - 55
 
 
-def test_nothing_marked_is_other_and_told() -> None:
+def test_nothing_marked_is_other_and_reported() -> None:
     rows = measured(*steps())
     output = second(rows)
     assert output["load"] is None

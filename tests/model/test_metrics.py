@@ -167,7 +167,7 @@ def test_the_rank_with_the_most_of_a_count_is_named(
     assert " ms" not in texts
 
 
-def test_changes_of_another_unit_are_compared_and_told_in_it(metric: Metric) -> None:
+def test_changes_of_another_unit_are_compared_and_reported_in_it(metric: Metric) -> None:
     """A change of 7 calls is far below 1 % of the iteration in ns, and still a change."""
     ranks, iterations = 4, 30
     before = pl.DataFrame(

@@ -136,7 +136,7 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
 
 
 @pytest.mark.slow
-def test_options_are_looked_through_and_told(cli: Cli, sample: Stored) -> None:
+def test_options_are_looked_through_and_reported(cli: Cli, sample: Stored) -> None:
     output = Page(made(cli, sample.db, "--iter-range", "5:15", "--clock", "host")).data
     assert output["cells"]["iterations"] == [*range(5, 15)]
     line = dict(output["commands"])["Show the verdict in the terminal"]
@@ -208,7 +208,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(
     assert not Path(target).exists()
 
 
-def test_a_page_replaces_the_old_one_and_is_told_in_json(cli: Cli, sample: Stored) -> None:
+def test_a_page_replaces_the_old_one_and_is_reported_in_json(cli: Cli, sample: Stored) -> None:
     Path("page.html").write_text("old")
     output = cli("report", "--db", sample.db, "-o", "page.html", "--format", "json").document
     assert output["format"] == "rankscope/report/1"

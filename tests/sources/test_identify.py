@@ -232,7 +232,9 @@ def test_other_ranks_of_one_job_outweigh_a_wrong_clock() -> None:
     ("name", "disagrees"),
     [("rank_2", None), ("rank_1", None), ("rank_0", 0), ("report_0", None), ("rank0_rank1", None)],
 )
-def test_names_that_contradict_better_evidence_are_told(name: str, disagrees: int | None) -> None:
+def test_names_that_contradict_better_evidence_are_reported(
+    name: str, disagrees: int | None
+) -> None:
     identity = RankIdentity(2, PID_OF_PROCESS, 1, 4, "node0", TORCHRUN)
     assert name_disagrees(Path(f"{name}.sqlite"), identity) == disagrees
 

@@ -44,7 +44,7 @@ def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=" ".join)
-def test_a_trace_of_pytorch_is_never_told_to_use_nsys(
+def test_a_trace_of_pytorch_is_never_advised_to_use_nsys(
     database: Path, arguments: list[str], cli: Callable[..., Result], tmp_path: Path
 ) -> None:
     more = ["--out", tmp_path / "picture.png"] if arguments[0] == "plot" else []
@@ -67,7 +67,7 @@ def test_every_profiler_has_advice_for_everything() -> None:
         assert not [word for word in FOREIGN if word in advice(record, Recorder.PYTORCH)]
 
 
-def test_reports_of_several_profilers_are_told_of_nsys() -> None:
+def test_reports_of_several_profilers_are_advised_to_use_nsys() -> None:
     assert recorder_of(["kineto", "kineto"]) is Recorder.PYTORCH
     assert recorder_of(["kineto", "nsys-sqlite"]) is Recorder.NSYS
     assert recorder_of(["of a newer version"]) is Recorder.NSYS

@@ -185,7 +185,7 @@ def test_calls_that_launched_nothing_the_same(
     assert read(file, vocabulary(options)).device_work.kinds.is_empty()
 
 
-def test_a_report_that_changes_meanwhile_is_told(
+def test_a_report_that_changes_meanwhile_is_reported(
     forged: Callable[..., Forged], tmp_path: Path
 ) -> None:
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))

@@ -69,7 +69,7 @@ def test_a_database_that_is_replaced_as_soon_as_it_is_open(
     assert db.read_text() == "no database"
 
 
-def test_a_run_is_told_that_its_database_is_another(
+def test_a_run_learns_that_its_database_is_another(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_reader, "SMALL_BYTES", 0)

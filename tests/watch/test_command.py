@@ -34,7 +34,9 @@ print("this is for stderr")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", mostly_nightly([2, 3]))
-def test_a_program_is_told(cli: Cli, folder: Path, windows: list[list[Path]], count: int) -> None:
+def test_a_program_is_notified(
+    cli: Cli, folder: Path, windows: list[list[Path]], count: int
+) -> None:
     for number, reports in enumerate(windows[:count]):
         for report in arrive(reports, folder, f"{number}_"):
             host = "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'"

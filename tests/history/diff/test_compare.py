@@ -50,7 +50,7 @@ def test_a_run_is_like_itself() -> None:
         assert found.problems == ()
 
 
-def test_noise_is_not_told_as_change() -> None:
+def test_noise_is_no_change() -> None:
     """The same job with other random numbers and wandering speeds: nothing of it has changed."""
     runs = [measured(seed, ranks=8, noise=0.03, walk=0.05) for seed in range(3)]
     for before, after in combinations(runs, 2):
@@ -115,7 +115,7 @@ def test_half_of_the_ranks_may_have_changed() -> None:
     assert [of(found, "work", rank).certain for rank in range(8)] == [False] * 4 + [True] * 4
 
 
-def test_runs_of_different_jobs_are_told_and_nothing_is_certain() -> None:
+def test_runs_of_different_jobs_are_reported_and_nothing_is_certain() -> None:
     run = measured(0)
     tenfold = run.with_columns(pl.col("^.*_ns$") * 10)
     signs = ("iterations 10 times as long", "no kernel in common")
@@ -222,7 +222,7 @@ def test_windows_may_differ_in_place_and_length() -> None:
     assert whole.change == pytest.approx(0.2, abs=0.01)
 
 
-def test_changes_below_a_hundredth_are_not_told_however_sure() -> None:
+def test_changes_below_a_hundredth_are_not_reported_however_sure() -> None:
     steady = np.full((4, 30), 100.0 * MS)
     found = diff_runs(table(steady), table(steady * 1.005), ["iteration"], "mean")
     assert not found.iteration.certain
@@ -230,7 +230,7 @@ def test_changes_below_a_hundredth_are_not_told_however_sure() -> None:
     assert diff_runs(table(steady), table(steady * 1.02), ["iteration"], "mean").iteration.certain
 
 
-def test_ranks_of_one_run_alone_are_left_out_and_told() -> None:
+def test_ranks_of_one_run_alone_are_left_out_and_reported() -> None:
     before, after = measured(0, ranks=4), measured(1, ranks=8)
     found = diff_runs(before, after.filter(pl.col("rank") != 2), METRICS, "mean")
     assert {each.rank for each in found.ranks} == {0, 1, 3}
@@ -287,7 +287,7 @@ def runs_of(seed: int, count: int, apart: float, slower: float = 1.0) -> list[pl
 
 
 @pytest.mark.slow
-def test_noise_between_runs_is_not_told_as_change() -> None:
+def test_noise_between_runs_is_no_change() -> None:
     """Each run has a speed of its own, of which its halves show nothing."""
     certain = {"halves": 0, "runs": 0}
     for seed in range(100):

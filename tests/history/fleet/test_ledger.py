@@ -118,7 +118,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, collected: Colle
 
 
 @pytest.mark.slow
-def test_who_waits_too_long_is_told(tmp_path: Path, collected: Collected) -> None:
+def test_a_wait_that_is_too_long_is_an_error(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     add_to_ledger(path, collected)
     holder = subprocess.Popen(

@@ -51,7 +51,7 @@ def test_the_work_of_a_rank_is_no_fault_of_its_hardware() -> None:
     assert not fleet_of(collected).suspects
 
 
-def test_what_was_always_one_rank_is_told_so() -> None:
+def test_what_was_always_one_rank_is_reported() -> None:
     collected, _ = fleet(Plan("rank", 3, hosts=5, least_hosts=5, most_hosts=5, jobs=12, noise=0))
     fixed = collected.evidence.with_columns(
         (pl.lit("n") + (pl.col("rank") // 8).cast(pl.String)).alias("host"), gpu=None

@@ -52,7 +52,7 @@ def test_they_name_the_wrapper_of_the_launcher() -> None:
 
 
 @pytest.mark.parametrize("code", [*REMEDIES, *OF_PYTORCH, *OF_ANY])
-def test_a_trace_of_pytorch_is_never_told_to_use_nsys(code: str) -> None:
+def test_a_trace_of_pytorch_is_never_advised_to_use_nsys(code: str) -> None:
     trace = ReportFile(Path("rank0.json"), "kineto", 0, 0)
     assert recorder(trace, facts(SLURM)) == PYTORCH
     hint = with_remedy(code, "", recorder(trace, facts())).hint

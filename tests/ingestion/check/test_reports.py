@@ -102,7 +102,7 @@ def test_no_markers_at_all_can_be_taken_as_a_whole(reports: list[Path]) -> None:
     assert not any(report.can.iterations for report in whole)
 
 
-def test_unequal_windows_are_told_with_their_iterations(reports: list[Path]) -> None:
+def test_unequal_windows_are_reported_with_their_iterations(reports: list[Path]) -> None:
     connection = sqlite3.connect(reports[1])
     [[begin]] = connection.execute(
         "select min(start) from NVTX_EVENTS where coalesce(text, (select value from StringIds "
@@ -172,7 +172,7 @@ def test_two_reports_of_one_rank_name_each_other(reports: list[Path]) -> None:
     assert reports[1].name in problem.message
 
 
-def test_two_reports_of_one_name_are_told_by_their_folders(reports: list[Path]) -> None:
+def test_two_reports_of_one_name_are_named_by_their_folders(reports: list[Path]) -> None:
     [again] = copied([reports[1]], reports[0].parent / "copy")
     edit(again, "create table other as select 1 as one")
     said = [each.message for report in check([reports[0].parent]) for each in report.problems]
@@ -266,7 +266,7 @@ def test_real_captures(job: str, tmp_path: Path) -> None:
     assert ("--phase backward=^Compute" in unnamed.replace("'", "")) is (job == "2022.4/mpi")
 
 
-def test_records_without_a_report_are_told(reports: list[Path]) -> None:
+def test_records_without_a_report_are_reported(reports: list[Path]) -> None:
     raw = reports[0].with_name("report_rank_4.qdstrm")
     raw.write_bytes(b"records")
     reports[1].with_suffix(".qdstrm").write_bytes(b"of this one there is a report")
@@ -278,7 +278,7 @@ def test_records_without_a_report_are_told(reports: list[Path]) -> None:
     assert "QdstrmImporter" in problem.hint
 
 
-def test_a_trace_with_the_device_is_not_told_to_record_it(tmp_path: Path) -> None:
+def test_a_trace_with_the_device_is_not_advised_to_record_it(tmp_path: Path) -> None:
     [trace, _] = check([write(tmp_path / "job", Job(ranks=2, steps=6, slow=1))])
     lacking = {each.capture for each in trace.causes if not each.identifiable}
     assert lacking

@@ -83,7 +83,7 @@ def test_a_slow_device_with_little_more_to_do_has_little_extra() -> None:
     assert last["extra_ns"] == pytest.approx(0.6 * MS), "of an excess of 4.8 ms"
 
 
-def test_two_of_four_that_have_more_are_both_told() -> None:
+def test_two_of_four_that_have_more_are_both_reported() -> None:
     frame = output([*alike(range(2)), *alike((2, 3), size=1_310)])
     assert frame["more"].to_list() == [False, False, True, True]
 

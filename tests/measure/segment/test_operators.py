@@ -63,7 +63,7 @@ def test_operators_of_explicit_ranges_are_theirs() -> None:
     assert marks(STEP, *load, *FORWARD, *BACKWARD)[0][:2] == [("load", 1, 9), ("forward", 10, 19)]
 
 
-def test_without_backward_operators_nothing_is_told() -> None:
+def test_without_backward_operators_nothing_is_reported() -> None:
     assert marks(STEP, *FORWARD) == ([], frozenset())
 
 

@@ -24,7 +24,7 @@ def test_only_new_names_are_looked_up() -> None:
     assert again.rows() == [("ccc", 3), ("bb", 2), ("ccc", 3)]
 
 
-def test_too_many_names_are_told_but_not_kept() -> None:
+def test_too_many_names_are_reported_but_not_kept() -> None:
     asked: list[list[str]] = []
     lengths = _lengths(asked, most=2)
     many = pl.DataFrame({"name": ["a", "bb", "ccc"]})

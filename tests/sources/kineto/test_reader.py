@@ -379,7 +379,7 @@ def test_a_real_trace_with_phases_adds_up(tmp_path: Path) -> None:
     assert (frame["backward_ns"] > 60_000_000).all()
 
 
-def test_execution_traces_are_told_apart(tmp_path: Path, cli: Callable[..., Any]) -> None:
+def test_execution_traces_are_distinguished(tmp_path: Path, cli: Callable[..., Any]) -> None:
     folder = public("kineto/astrasim_2ranks")
     cli("ingest", folder).refused(2, "no reports found", "traces of the PyTorch profiler")
     with pytest.raises(ReportError, match="execution trace"):
