@@ -135,7 +135,7 @@ def _in_turn(excess: Excess, noise: float, found: list[Slow]) -> list[Slow]:
     own = int(np.isin(starts, members).sum())
     others = int((starts < ranks).sum()) - own
     chance = chance_of_few(own, len(members), ranks, others=others)
-    if chance > ALPHA:
+    if chance > RARE:
         return []
     hits = tuple(excess.numbers[np.isin(slowest, members)].tolist())
     pattern = Pattern(VerdictKind.TRANSIENT, hits)
@@ -250,7 +250,7 @@ def _set_of(
     here = np.isin(excess.numbers, pattern.iterations)
     then = np.median(share[np.ix_(members, here)], axis=1)
     mostly = pattern.kind is VerdictKind.PERSISTENT and then.min() > NOISE * noise
-    if not mostly and not pattern.lasting and pattern.kind is not VerdictKind.PERIODIC:
+    if not (mostly or pattern.always or pattern.has_one_reason):
         pattern = Pattern(VerdictKind.PERSISTENT, tuple(excess.numbers.tolist()), always=True)
         here[:] = True
         then = np.median(share[members], axis=1)
@@ -324,9 +324,9 @@ def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
     for each in known:
         share[excess.cells(each.ranks, each.pattern.iterations)] = 0.0
     found: list[Slow] = []
-    lone = np.empty(0)
+    amounts = np.empty(0)
     named: list[int] = []
-    apart = irregular = 0
+    apart = single = 0
     for count in range(1, FEW + 1):
         members, worth = _costliest(share, event_of(noise), excess)
         if not members:
@@ -336,15 +336,16 @@ def facts_of(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
         here = np.isin(excess.numbers, pattern.iterations)
         found.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
         events = amount[here & (amount > 0)]
-        lone = np.append(lone, events)
-        irregular += 0 if pattern.kind is VerdictKind.PERIODIC else len(events)
+        amounts = np.append(amounts, events)
+        single += 0 if pattern.has_one_reason else len(events)
         share[np.ix_(np.asarray(members), here)] = 0.0
         named += members
-        rare = count == 1 or irregular <= max(RARE * len(excess.numbers), 1)
-        rare = rare or chance_of_few(irregular, count, len(share)) <= RARE
+        rare = count == 1 or single <= max(RARE * len(excess.numbers), 1)
         rest = share if 2 * len({*named}) > len(share) else np.delete(share, named, 0)
+        if rest.shape[1] >= FEW:
+            rest = rest - np.median(rest, axis=1, keepdims=True)  # a level is no event
         others = np.maximum(np.abs(rest), NOISE * noise)
-        if rare and len(lone) and chance_of_largest(lone, others) <= ALPHA:
+        if rare and len(amounts) and chance_of_largest(amounts, others) <= ALPHA:
             apart = count
     return found[:apart]
 

@@ -26,9 +26,9 @@ class Pattern:
     always: bool = False
 
     @property
-    def lasting(self) -> bool:
-        """Whether they are slow always, since an iteration, or in spells."""
-        return self.always or self.since is not None or bool(self.spells)
+    def has_one_reason(self) -> bool:
+        """Whether they are slow since an iteration, in spells, or every k-th time."""
+        return bool(self.since is not None or self.spells or self.period)
 
     def within(self, numbers: Sequence[int]) -> Pattern:
         """The same of some iterations, ascending: a range changes no story."""

@@ -28,6 +28,7 @@ ROLLING = 5
 SETTLED_MADS = 5.0
 WARMUP_SHARE = 0.1
 WARMUP_LEAST = 3
+WARMUP_WORK = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,8 @@ def _choice(
                 options.iter_range,
                 options.include_warmup,
             )
-        lengths = measured(tables, clock, ["rank", "iteration", "iteration_ns"])
+        columns = ["rank", "iteration", "iteration_ns", "work_ns"]
+        lengths = measured(tables, clock, columns)
         return select(tables.iterations, lengths, options.iter_range, options.include_warmup)
     except (UsageError, ReportError) as error:
         return error.with_traceback(None)
@@ -235,7 +237,7 @@ def select(
 
     Args:
         iterations: RANK_ITERATIONS of all ranks.
-        lengths: iteration, rank, iteration_ns on the selected clock.
+        lengths: iteration, rank, iteration_ns and work_ns on the selected clock.
         iter_range: slice of numbers; negative ones count complete iterations from the end.
         include_warmup: select the warm-up as well.
 
@@ -339,20 +341,21 @@ def _in_range(common: list[int], limits: slice | None) -> list[int]:
 def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], bool]:
     """Iterations that are warm-up, and whether the run's iteration time then settled.
 
-    Iteration 0 always; then up to the first whose rolling median (5) lies within 5 MADs of the
-    second half's median, if that is within the first tenth of the run.
+    Iteration 0 always. Then all up to the first whose rolling median (5) lies within 5 MADs of the
+    second half's median, and in which the median rank has no more work than usual by half, if that
+    is within the first tenth of the run. A slow rank adds no work to the median one.
     """
     times = (
         lengths.filter(pl.col("iteration").is_in(common))
         .group_by("iteration")
-        .agg(pl.col("iteration_ns").median())
+        .agg(pl.col("iteration_ns", "work_ns").median())
         .sort("iteration")
-        .drop_nulls()
+        .drop_nulls("iteration_ns")
     )
     if len(common) == 1:  # a capture taken as a whole, say: there is nothing else to keep
         return frozenset(), True
     always = frozenset(common[:1]) & {0}
-    values = times["iteration_ns"].to_numpy()
+    values, work = (times[name].to_numpy() for name in ("iteration_ns", "work_ns"))
     half = values[len(values) // 2 :]
     if not len(half):
         return always, True
@@ -360,7 +363,10 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
     mad = max(float(np.median(np.abs(half - level))), MAD_FLOOR * level)
     limit = max(WARMUP_LEAST, int(WARMUP_SHARE * len(values)))
     numbers = times["iteration"].to_list()
+    usual_work = float(np.median(work[len(work) // 2 :]))
     for first in range(len(always), min(limit, len(values) - 1) + 1):
+        if always and work[first] > WARMUP_WORK * usual_work:  # never where unknown
+            continue
         if abs(float(np.median(values[first : first + ROLLING])) - level) <= SETTLED_MADS * mad:
             return always | {*numbers[:first]}, True
     return always, False

@@ -204,8 +204,34 @@ def test_events_of_two_ranks_at_different_times() -> None:
     late = noise(8, 20)
     late[3, [1, 7, 11, 18]] += 20.0
     late[5, [4, 13]] += 20.0
-    assert ranks_of(story(late)) == [(3,), (5,)]
+    assert ranks_of(story(late)) == [(3, 5)]
     late[3, [1, 7, 11]] = 0.0
+    assert ranks_of(story(late)) == []
+
+
+def test_a_pause_lies_beyond_the_level_of_a_slow_rank() -> None:
+    """Rank 2 may lead four iterations of three ranks by chance; the pause is a fact all the same."""
+    late = noise(3, 4)
+    late[2] += 15.0
+    late[0, 3] += 150.0
+    assert ranks_of(story(late)) == [(0,)]
+
+
+def test_spells_of_several_ranks_are_facts() -> None:
+    """What makes a rank slow for a while is one event, which may move to other ranks."""
+    late = noise(8, 18)
+    for place, rank in enumerate((1, 4, 6)):
+        late[rank, 6 * place : 6 * place + 6] += 20.0
+    assert sorted(ranks_of(story(late))) == [(1,), (4,), (6,)]
+
+
+def test_halves_of_a_job_that_are_slow_in_turn_are_nobody() -> None:
+    """Two groups that compute sequences of other lengths: together they are all ranks."""
+    draw = np.random.default_rng(2)
+    late = noise(4, 40)
+    lead = np.where(draw.random(40) < 0.45, draw.normal(6.0, 12.0, 40), 0.0)
+    late[:2] += np.maximum(lead, 0.0)
+    late[2:] += np.maximum(-lead, 0.0)
     assert ranks_of(story(late)) == []
 
 

@@ -28,9 +28,15 @@ def iterations(*spans: range, missing: tuple[tuple[int, int], ...] = ()) -> pl.D
     return filled(frame.with_columns(complete=pl.Series(complete)), RANK_ITERATIONS)
 
 
-def lengths(frame: pl.DataFrame, slow: dict[int, int] | None = None) -> pl.DataFrame:
+def lengths(
+    frame: pl.DataFrame, slow: dict[int, int] | None = None, work: dict[int, int] | None = None
+) -> pl.DataFrame:
+    """Times by iteration, ns; the work of unlisted iterations is 28 ms."""
     times = [(slow or {}).get(i, 30 * MS + (i * 7919 % 11) * 10_000) for i in frame["iteration"]]
-    return frame.select("rank", "iteration").with_columns(iteration_ns=pl.Series(times))
+    own = [(work or {}).get(i, 28 * MS) for i in frame["iteration"]]
+    return frame.select("rank", "iteration").with_columns(
+        iteration_ns=pl.Series(times), work_ns=pl.Series(own)
+    )
 
 
 def chosen(text: str | None, count: int = 100, warmup: bool = True) -> tuple[int, ...]:
@@ -100,6 +106,24 @@ def test_slow_starts_are_warm_up_up_to_a_tenth() -> None:
     assert output.numbers == tuple(i for i in range(100) if i not in output.warmup)
     kept = select(frame, times, None, include_warmup=True)
     assert kept.numbers == tuple(range(100))
+
+
+@pytest.mark.parametrize("count", [6, 100])
+def test_iterations_in_which_all_ranks_compile_are_warm_up(count: int) -> None:
+    frame = iterations(range(count), range(count))
+    slow, work = {0: 400 * MS, 1: 70 * MS}, {0: 380 * MS, 1: 50 * MS}
+    output = select(frame, lengths(frame, slow, work), None, include_warmup=False)
+    assert output.warmup == (0, 1)
+    assert not output.problems
+    later = frame.with_columns(pl.col("iteration") + 50)  # a window that begins with an evaluation
+    slow, work = {50: 70 * MS}, {50: 50 * MS}
+    assert not select(later, lengths(later, slow, work), None, include_warmup=False).warmup
+
+
+def test_one_late_rank_is_no_warm_up() -> None:
+    frame = iterations(range(100), range(100))
+    output = select(frame, lengths(frame, {1: 70 * MS}), None, include_warmup=False)
+    assert output.warmup == (0,)
 
 
 def test_a_run_that_never_settles_loses_nothing_and_says_so() -> None:
