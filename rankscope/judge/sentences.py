@@ -15,7 +15,7 @@ from rankscope.judge.causes.counters import network_words
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, holders
-from rankscope.judge.levels import HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
+from rankscope.judge.levels import FEW, HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import also_together, when, who
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import Phase, VerdictKind
@@ -223,10 +223,15 @@ def _rotating(verdict: Verdict, judged: Judgement) -> str:
             f"loading would save {_gain(verdict, inputs)}{rest}."
         )
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
+    most = sorted(holders(judged))
+    said = (
+        f"No rank is slow beyond chance, though ranks {listed(most)}"
+        if len(most) <= FEW and 2 * len(most) <= len(inputs.excess.ranks)
+        else f"No rank in particular is slow: {counted(len(most), 'rank')}"
+    )
     return (
-        f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')} hold most of what "
-        f"imbalance costs, each in other iterations{phase}. Without imbalance the run would save "
-        f"{_gain(verdict, inputs)}{rest}."
+        f"{said} hold most of what imbalance costs, each in other iterations{phase}. Without "
+        f"imbalance the run would save {_gain(verdict, inputs)}{rest}."
     )
 
 
@@ -242,7 +247,8 @@ def _balanced(verdict: Verdict, judged: Judgement) -> str:
     ranks = counted(len(inputs.excess.ranks), "rank")
     bound = "at most " if verdict.gain_is_bound else ""
     cost = f"{bound}{percent(verdict.gain_all or 0)}"
-    beyond = "" if (verdict.gain_all or 0) < LEAST_GAIN else "no rank is slow beyond chance; "
+    unsaid = (verdict.gain_all or 0) < LEAST_GAIN or verdict.costless_ranks
+    beyond = "" if unsaid else "no rank is slow beyond chance; "
     network = "".join(f"; {each}" for each in _held_up(inputs, MUCH))
     return (
         f"Balanced: over {over} of {ranks}, {beyond}all imbalance together costs {cost} of the "

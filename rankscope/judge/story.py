@@ -121,7 +121,7 @@ def _in_turn(excess: Excess, noise: float, found: list[Slow]) -> list[Slow]:
     events = excess.share > event_of(noise)
     counts = events.sum(axis=1)
     members = np.flatnonzero(counts >= np.maximum(HALF * counts.max(), 1))
-    if not 2 <= len(members) <= ranks // 3:
+    if not 2 <= len(members) < ranks / 2:
         return []
     theirs = [each for each in found if {*each.ranks} <= {*excess.ranks[members].tolist()}]
     cost = np.where(events, excess.share, 0.0)[members]
@@ -256,7 +256,7 @@ def _set_of(
         then = np.median(share[members], axis=1)
     if then.max() < BY_NATURE:
         return None
-    alike = then >= max(HALF * then.max(), BY_NATURE)
+    alike = then >= HALF * then.max()
     if not alike.all():
         return _set_of(excess, share, noise, left, members[alike], chance)
     slow = excess.cells(excess.ranks[members], pattern.iterations)
