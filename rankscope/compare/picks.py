@@ -162,6 +162,7 @@ def pick(
         (known, when) for ranks, when in slow if (known := tuple(r for r in ranks if r in there))
     ]
     named = tuple(dict.fromkeys(rank for ranks, _ in slow for rank in ranks))
+    at_fault = {rank for ranks, _ in slow if ranks not in given_more for rank in ranks}
     labelled = _labelled(ranked, column, named)
     picked = [rank for _, rank in labelled]
     rows, seen = rows_of(picked), views_of(picked)
@@ -191,6 +192,7 @@ def pick(
                 worst=looks[0].windows[at],
                 typical=looks[-1].windows[at],
                 slow=rank in named,
+                has_more=rank in named and rank not in at_fault,
             )
             for at, (label, rank) in enumerate(labelled)
         ),

@@ -195,11 +195,13 @@ class Pick:
     worst: Window
     typical: Window
     slow: bool = False  # named by the verdict
+    has_more: bool = False  # as one that is given more work, which is no fault of it
 
     @property
     def title(self) -> str:
-        """The label, and whether the verdict names the rank: `max, slow`."""
-        return f"{self.label}, slow" if self.slow and self.label != "slow" else self.label
+        """The label, and whether the verdict names the rank: `max, slow`; `max, more work`."""
+        mark = ("more work" if self.has_more else "slow") if self.slow else ""
+        return ", ".join(each for each in (self.label.removesuffix("slow"), mark) if each)
 
     def __repr__(self) -> str:
         return f"<Pick {self.label}: rank {self.rank}, iteration {self.worst.iteration}>"

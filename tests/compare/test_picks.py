@@ -146,6 +146,16 @@ def test_of_one_iteration_none_is_typical() -> None:
     assert worst.title == "The worst iteration: 0"
 
 
+def test_a_rank_that_is_given_more_work_is_not_marked_as_slow() -> None:
+    values = {0: [5], 1: [5], 2: [9], 3: [8]}
+    for slow, more, marks in (
+        ((2,), (), ["min", "median", "max, slow"]),
+        ((2,), (2,), ["min", "median", "max, more work"]),
+        ((3,), (3,), ["min", "median", "max", "more work"]),
+    ):
+        assert [each.title for each in picked(values, *slow, more=more).picks] == marks
+
+
 def test_ranks_without_the_metric_are_not_picked() -> None:
     assert labels(picked({0: [None], 1: [4], 2: [7]})) == [("min", 1), ("max", 2)]
     with pytest.raises(UsageError, match="--metric work"):
