@@ -86,9 +86,16 @@ def test_a_record_that_is_missing_shifts_no_other_call(tmp_path: Path, steps: in
     assert apart["apart"].max() < 10_000, "all ranks leave a call together"
 
 
-@pytest.mark.parametrize("name", mostly_slow([STRANGER, "exchange+[sm90]"]))
-def test_a_kernel_that_nobody_knows_is_reported_and_can_be_named(tmp_path: Path, name: str) -> None:
-    folder = write(tmp_path / "job", Job(between=name, operator=None, stated=None))
+@pytest.mark.parametrize(
+    ("name", "slow_in"),
+    mostly_slow([(STRANGER, "backward"), (STRANGER, "load"), ("exchange+[sm90]", "forward")], 2),
+)
+def test_a_kernel_that_nobody_knows_is_reported_and_can_be_named(
+    tmp_path: Path, name: str, slow_in: str
+) -> None:
+    """Also where the slow rank does not compute for longer, but its device idles."""
+    job = Job(between=name, operator=None, stated=None, slow_in=slow_in)
+    folder = write(tmp_path / "job", job)
     verdict = read(folder).compare().verdict
     assert verdict.kind == "inconclusive"
     assert "may wait for other ranks" in verdict.sentence

@@ -28,6 +28,8 @@ from rankscope.util.wording import agreeing, counted, ms, percent
 REST = "other {}"
 """What the rest of a kind is called beside names."""
 
+IDLE = REST.format("idle")
+
 LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
 
@@ -156,16 +158,17 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
 
 
 def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
-    """Work that is shorter on a rank of a role, by as much as the rest is longer there.
+    """Work that is shorter on a rank of a role, by as much as all else is longer there.
 
     Kernels are told apart by name if all ranks have as many of that name; the rest of the kernels
-    is one, and so are all copies.
+    is one, and so are all copies. Idling counts where the work lasts half as long as usual: a
+    kernel that only runs faster leaves its device idle as well where the host sets the pace.
     """
     activities = inputs.tables("activities", inputs.selected)
     if activities is None:
         return None
     count, found = len(inputs.selected), list[tuple[float, float, float, tuple[str, str], int]]()
-    work = activities.filter(pl.col("kind").is_in(["kernel", "copy"]))
+    work = activities.filter(pl.col("kind").is_in(["kernel", "copy", "idle"]))
     work = work.group_by("rank", "kind", "name").agg(pl.col("total_ns", "count").sum())
     for role in sorted({*inputs.role_of.values()}):
         ranks = sorted(rank for rank, own in inputs.role_of.items() if own == role)
@@ -181,26 +184,31 @@ def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
             .fill_null(0)
             .sort("rank")
         )
-        if len(ranks) < 2 or wide.height < len(ranks):
+        names = [name for name in wide.columns if name not in ("rank", IDLE)]
+        if len(ranks) < 2 or wide.height < len(ranks) or not names:
             continue
-        lengths = wide.drop("rank").to_numpy()
-        apart = (lengths - np.median(lengths, axis=0)) / max(count, 1)
+        lengths = wide[names].to_numpy()
+        idle = wide[IDLE].to_numpy() if IDLE in wide.columns else np.zeros(len(ranks))
+        lengths = np.hstack((lengths, idle[:, None]))
+        usual = np.median(lengths, axis=0)
+        apart = (lengths - usual) / max(count, 1)
         if len(ranks) == 2:  # the median lies between them
             apart *= 2
-        for rank, row in zip(ranks, apart, strict=True):
-            kernel = int(row.argmin())
-            shorter, longer = -float(row[kernel]), float(np.delete(row, kernel).sum())
+        for rank, row, own_lengths in zip(ranks, apart, lengths, strict=True):
+            kernel = int(row[:-1].argmin())
+            shorter, longer = -float(row[kernel]), float(np.delete(row[:-1], kernel).sum())
+            if own_lengths[kernel] <= HALF * usual[kernel]:
+                longer += max(float(row[-1]), 0.0)
             if shorter > 0 and HALF * shorter <= longer <= shorter / HALF:
                 # what waits varies most for its length
                 likely = shorter * shorter / float(lengths[:, kernel].max())
-                name = wide.columns[1 + kernel]
-                found.append((likely, shorter, longer, _suspect(own, name, rank), rank))
+                found.append((likely, shorter, longer, _suspect(own, names[kernel], rank), rank))
     _, shorter, longer, (name, settle), rank = max(found, default=(0.0, 0.0, 0.0, ("", ""), 0))
     if not found or shorter * count < LEAST_GAIN * inputs.spent_ns:
         return None
     return inconclusive(
         f"{name} may wait for other ranks. On rank {rank} it is {ms(round(shorter))} shorter "
-        f"({percent(shorter * count / inputs.spent_ns)} of the time), and the other kernels are "
+        f"({percent(shorter * count / inputs.spent_ns)} of the time), and all else is "
         f"{ms(round(longer))} longer: if it waits, rank {rank} is slow",
         settle,
     )
