@@ -59,8 +59,8 @@ class LaunchSample:
         """
         row, nth, length = (np.concatenate(each) for each in zip(*self._kept, strict=True))
         own = np.flatnonzero(group[row] >= 0)
-        own = own[nth_kept(nth[own], counts[group[row[own]]])]
-        own = own[np.argsort(group[row[own]], kind="stable")]  # chunks come in order of the starts
+        own = own[nth[own] % stride(counts)[group[row[own]]] == 0]
+        own = own[in_order(group[row[own]])]  # chunks come in order of the starts
         known = pl.col("launches").abs() <= LONGEST
         lists = (
             pl.DataFrame({"group": group[row[own]], "launches": length[own]})
@@ -85,12 +85,6 @@ def signed(length: Times, clear: Flags, within: Flags) -> Times:
     """
     lengths: Times = np.where(clear, length, np.where(within, -length, UNKNOWN))
     return lengths
-
-
-def nth_kept(nth: Times, count: Times) -> Flags:
-    """Whether the nth of so many launches (from 0) is kept."""
-    kept: Flags = nth % stride(count) == 0
-    return kept
 
 
 def stride(count: Times) -> Times:
