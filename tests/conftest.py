@@ -20,7 +20,7 @@ import rankscope
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.util import memory
 from tests.forge import forge, scene
-from tests.support import SAMPLE, Forged, Result, Stored, copied, whole
+from tests.support import SAMPLE, Cli, Forged, MakeForged, MakeStored, Result, Stored, copied, whole
 
 pytest_plugins = ["tests.strict_skips"]
 
@@ -74,7 +74,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., object]
 
 
 @pytest.fixture(scope="session")
-def forged(made_once: Callable[..., Forged]) -> Callable[..., Forged]:
+def forged(made_once: MakeForged) -> MakeForged:
     """`forged(scene, ranks=4, **parameters)`: a scene on disk; never change its files."""
 
     @cache
@@ -90,13 +90,13 @@ def forged(made_once: Callable[..., Forged]) -> Callable[..., Forged]:
 
 
 @pytest.fixture
-def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+def reports(forged: MakeForged, tmp_path: Path) -> list[Path]:
     """Four whole reports, to change."""
     return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
 
 
 @pytest.fixture(scope="session")
-def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Callable[..., Stored]:
+def stored(forged: MakeForged, made_once: Callable[..., Path]) -> MakeStored:
     """`stored(scene, ranks=4, **parameters)`: a scene, ingested; never change its files."""
 
     @cache
@@ -113,7 +113,7 @@ def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Cal
 
 
 @pytest.fixture
-def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
+def db(stored: MakeStored, tmp_path: Path) -> Path:
     """A database to spoil."""
     path = tmp_path / "run.duckdb"
     path.write_bytes(stored("plain").db.read_bytes())
@@ -121,7 +121,7 @@ def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def ingested(made_once: Callable[..., Path]) -> Callable[..., Stored]:
+def ingested(made_once: Callable[..., Path]) -> MakeStored:
     """`ingested(reports, **options)`: reports that nobody changes; never change the database."""
 
     def make(reports: Path, **options: object) -> Stored:
@@ -136,15 +136,13 @@ def ingested(made_once: Callable[..., Path]) -> Callable[..., Stored]:
 
 
 @pytest.fixture(scope="session")
-def sample(ingested: Callable[..., Stored]) -> Stored:
+def sample(ingested: MakeStored) -> Stored:
     """The real capture of `sample_reports/ddp_4ranks`, ingested."""
     return ingested(SAMPLE)
 
 
 @pytest.fixture
-def cli(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Result]:
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
     """`cli("imbalance", "--db", path)`: the command line in an empty folder, in this process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RANKSCOPE_DB", raising=False)

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
@@ -87,6 +87,10 @@ class Stored:
         return match_run(comparison.scope, comparison.roles.links)
 
 
+MakeForged = Callable[..., Forged]
+MakeStored = Callable[..., Stored]
+"""The fixtures `forged` and `stored`."""
+
 _compared: dict[tuple[Path, str], Comparison] = {}
 
 
@@ -137,6 +141,10 @@ class Result:
         assert self.out == "", "an error leaves no half an answer on stdout"
         for word in words:
             assert str(word) in errors[0] + hints[0], self.err
+
+
+Cli = Callable[..., Result]
+"""The fixture `cli`."""
 
 
 @cache

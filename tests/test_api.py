@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -13,13 +12,13 @@ import rankscope
 from rankscope.errors import NoIterations, UnknownRank, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.tables import metric_dtype
-from tests.support import Forged, Stored, copied, edit, without_rank
+from tests.support import MakeForged, Stored, copied, edit, without_rank
 
 DOCS = Path(rankscope.__file__).parent / "docs"
 
 
 @pytest.fixture
-def pair(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+def pair(forged: MakeForged, tmp_path: Path) -> list[Path]:
     """Reports of two ranks to change."""
     return copied(forged("plain", ranks=2, iterations=12).reports, tmp_path / "reports")
 

@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.support import (
     CAPTURES,
     MS,
     SHARED,
+    MakeStored,
     Stored,
     assert_adds_up,
     capture,
@@ -52,7 +52,7 @@ WHOLE = [f"whole/{name}" for name in JOBS]
 def job(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    ingested: Callable[..., Stored],
+    ingested: MakeStored,
 ) -> Stored:
     """Each of the captures of four ranks, ingested."""
     name = str(request.param).removeprefix("whole/")
@@ -137,7 +137,7 @@ def test_the_culprit_is_among_the_picks(job: Stored) -> None:
 
 @pytest.mark.parametrize("seed", mostly_nightly([1, 2]))
 def test_file_names_and_their_order_mean_nothing(
-    tmp_path: Path, ingested: Callable[..., Stored], seed: int
+    tmp_path: Path, ingested: MakeStored, seed: int
 ) -> None:
     """The environment says whose report it is; names without a rank say nothing."""
     reports = sorted(captured("2023.4/ddp_a").glob("*.sqlite"))
@@ -213,7 +213,7 @@ def test_two_real_ranks_with_nccl_on_gpus(tmp_path: Path) -> None:
     ),
 )
 def test_the_planted_reason_is_the_first_cause(
-    ingested: Callable[..., Stored], name: str, cause: str, words: str
+    ingested: MakeStored, name: str, cause: str, words: str
 ) -> None:
     run = ingested(captured(f"2023.4/{name}")).run
     verdict = run.imbalance().verdict
@@ -238,7 +238,7 @@ def test_the_planted_reason_is_the_first_cause(
     assert (known["total_ns"].fill_null(0) == known["value"]).all()
 
 
-def test_a_hot_python_function_is_named(ingested: Callable[..., Stored]) -> None:
+def test_a_hot_python_function_is_named(ingested: MakeStored) -> None:
     """Of the samples in the interpreter at least 90 % are of the planted function."""
     run = ingested(captured("2023.4/why_hot")).run
     first = run.imbalance().verdict.findings[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from codecs import BOM_UTF8
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from rankscope.errors import ReportError
 from tests.cases import PLAIN, assert_slow, codes, read
 from tests.forge import forge, scene
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
-from tests.support import Result, edit, mostly_slow
+from tests.support import Cli, edit, mostly_slow
 
 
 @pytest.mark.parametrize(
@@ -80,9 +79,7 @@ def test_iterations_that_cannot_be_paired_are_captures(
 
 
 @pytest.mark.parametrize("at_once", mostly_slow([True, False]))
-def test_numbers_that_no_rank_shares(
-    tmp_path: Path, cli: Callable[..., Result], at_once: bool
-) -> None:
+def test_numbers_that_no_rank_shares(tmp_path: Path, cli: Cli, at_once: bool) -> None:
     """One step is counted otherwise on every rank; or ranks were recorded one after the other."""
 
     def apart(rank: int, trace: dict[str, Any]) -> None:
@@ -265,7 +262,7 @@ def test_a_hint_has_a_pattern_that_fits_the_path(tmp_path: Path) -> None:
     assert "'rank_(?P<rank>" in (refused.value.hint or ""), "an example: no number differs"
 
 
-def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Cli) -> None:
     def late(rank: int, trace: dict[str, Any]) -> None:
         trace["host_name"] = f"node{rank // 2}"
         trace["baseTimeNanoseconds"] += 300 * 10**9 if rank > 1 else 0
@@ -277,7 +274,7 @@ def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Callable[..., Re
     assert "300 s ahead" in codes(run)["clock-wrong"]
 
 
-def test_times_in_another_unit_are_refused(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_times_in_another_unit_are_refused(tmp_path: Path, cli: Cli) -> None:
     def nanoseconds(rank: int, trace: dict[str, Any]) -> None:
         for each in trace["traceEvents"] if rank == 1 else ():
             each |= {"ts": 1000 * each["ts"], "dur": 1000 * each["dur"]}
@@ -301,7 +298,7 @@ def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", mostly_slow(["packed", "plain"]))
 def test_packed_copies_elsewhere_are_left_out_in_any_order(
-    tmp_path: Path, cli: Callable[..., Result], first: str
+    tmp_path: Path, cli: Cli, first: str
 ) -> None:
     plain = write(tmp_path / "plain", PLAIN)
     (tmp_path / "packed").mkdir()
@@ -317,9 +314,7 @@ def test_packed_copies_elsewhere_are_left_out_in_any_order(
     assert_slow(read(tmp_path))
 
 
-def test_a_packed_report_that_cannot_be_read_is_reported(
-    tmp_path: Path, cli: Callable[..., Result]
-) -> None:
+def test_a_packed_report_that_cannot_be_read_is_reported(tmp_path: Path, cli: Cli) -> None:
     folder = write(tmp_path / "job", replace(PLAIN, steps=3))
     path, other = (folder / f"rank{rank}.pt.trace.json" for rank in (3, 1))
     packed = path.rename(folder / f"{path.name}.zst")

@@ -15,7 +15,7 @@ import rankscope
 from tests.cases import EXTRA_MS, PLAIN, assert_slow, codes, mean_ms, read
 from tests.forge import Markers, forge, scene
 from tests.pytorch_job import Edit, Job, kernels, without, write
-from tests.support import Result, mostly_slow
+from tests.support import Cli, mostly_slow
 
 SYMMETRIC = "ncclSymkDevKernel_AllReduce_RSxLDMC_AGxSTMC_sum_bf16(ncclSymkDevWorkArgs4K)"
 CUSTOM = "void vllm::cross_device_reduce_1stage<float, 4>(vllm::RankData*, int)"
@@ -141,7 +141,7 @@ def test_a_phase_that_nobody_names_is_priced_at_its_place(tmp_path: Path, gone: 
     assert run.compare().verdict.gain_is_bound == (gone == "all"), "then its place is unknown"
 
 
-def test_the_option_is_checked(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_the_option_is_checked(tmp_path: Path, cli: Cli) -> None:
     folder = write(tmp_path / "job", replace(PLAIN, steps=3))
     cli("ingest", folder, "--collective", "exchange").refused(2, "NAME=REGEX")
     cli("ingest", folder, "--collective", "sum=x").refused(2, "all_reduce")
@@ -284,9 +284,7 @@ def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_range_that_may_be_the_phase_is_named(
-    tmp_path: Path, cli: Callable[..., Result]
-) -> None:
+def test_the_range_that_may_be_the_phase_is_named(tmp_path: Path, cli: Cli) -> None:
     """A job on CPUs whose ranges are a loader's, and one whose name says nothing."""
 
     def edit(_rank: int, trace: dict[str, Any]) -> None:
@@ -371,9 +369,7 @@ def test_an_event_that_outlasts_its_capture_is_a_broken_record(
     assert_slow(run)
 
 
-def test_advice_about_records_fits_a_trace_that_has_some(
-    tmp_path: Path, cli: Callable[..., Result]
-) -> None:
+def test_advice_about_records_fits_a_trace_that_has_some(tmp_path: Path, cli: Cli) -> None:
     """A quarter of a rank's kernels has no launch: all its iterations are unknown."""
 
     def unnumbered(rank: int, trace: dict[str, Any]) -> None:

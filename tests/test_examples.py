@@ -6,13 +6,12 @@ which phase, and by how much. What stands here comes from the scenes (`tests/for
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rankscope.model.results import Verdict
-from tests.support import MS, Stored, mostly_slow
+from tests.support import MS, MakeStored, mostly_slow
 
 EXAMPLES: list[tuple[str, int, dict[str, Any], str, float | None]] = [
     # scene, ranks, its parameters, the verdict, planted ms
@@ -48,7 +47,7 @@ def short(verdict: Verdict) -> str:
     ids=[f"{name} {' '.join(parameters.values())}" for name, _, parameters, *_ in EXAMPLES],
 )
 def test_the_verdict_says_what_was_planted(
-    stored: Callable[..., Stored],
+    stored: MakeStored,
     scene: str,
     ranks: int,
     parameters: dict[str, Any],

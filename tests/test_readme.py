@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from PIL import Image
 
 from rankscope.util.wording import ms
 from tests.readme import BLOCK, PAGES, README, ROOT, TABLE, filled, steady, tabulated
-from tests.support import SAMPLE, Result, Stored, mostly_slow
+from tests.support import SAMPLE, Cli, Stored, mostly_slow
 
 PICTURES = ROOT / "sample_reports" / "pictures"
 TEXT = README.read_text("utf-8")
@@ -98,7 +97,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_command_of_the_readme_works_on_the_sample(cli: Callable[..., Result]) -> None:
+def test_every_command_of_the_readme_works_on_the_sample(cli: Cli) -> None:
     (Path.cwd() / "sample_reports").symlink_to(ROOT / "sample_reports")
     given = list(dict.fromkeys(commands()))
     assert len(given) > 12

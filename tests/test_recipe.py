@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from rankscope_cli.main import COMMANDS
 
 import rankscope
 from tests.reference import help_of
-from tests.support import SAMPLE, Result, mostly_nightly
+from tests.support import SAMPLE, Cli, mostly_nightly
 
 PACKAGE = Path(rankscope.__file__).parent
 INSTALLED = [Path(each) for each in os.environ.get("TESTS_RECIPES", "").split(":") if each]
@@ -57,7 +56,7 @@ def nsys(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def recipes(cli: Callable[..., Result], tmp_path: Path) -> Path:
+def recipes(cli: Cli, tmp_path: Path) -> Path:
     """The recipe, and the same as `copied`: nsys's Python has no package of that name."""
     assert cli("recipe", "--install", "recipes", "--quiet").code == 0
     folder = tmp_path / "recipes"
@@ -149,7 +148,7 @@ def test_an_error_is_that_of_the_command_and_leaves_nothing(nsys: Path, recipes:
     assert "--input" in missing.stderr
 
 
-def test_the_recipe_is_written_and_written_again(cli: Callable[..., Result]) -> None:
+def test_the_recipe_is_written_and_written_again(cli: Cli) -> None:
     for _ in range(2):
         done = cli("recipe", "--install", "my recipes")
         assert done.code == 0
@@ -165,7 +164,7 @@ def test_the_recipe_is_written_and_written_again(cli: Callable[..., Result]) -> 
 
 
 @pytest.mark.parametrize("command", ["recipe", "skill"])
-def test_files_of_others_are_not_replaced(cli: Callable[..., Result], command: str) -> None:
+def test_files_of_others_are_not_replaced(cli: Cli, command: str) -> None:
     name = {"recipe": "recipe.py", "skill": "SKILL.md"}[command]
     mine = Path("rankscope") / name
     mine.parent.mkdir()
@@ -179,7 +178,7 @@ def test_files_of_others_are_not_replaced(cli: Callable[..., Result], command: s
         cli("recipe").refused(2, "--install")
 
 
-def test_the_skill_is_one_that_assistants_read(cli: Callable[..., Result]) -> None:
+def test_the_skill_is_one_that_assistants_read(cli: Cli) -> None:
     """A folder with the name of the skill, and a head with name and description."""
     assert cli("skill", "--install", "skills").code == 0
     text = Path("skills/rankscope/SKILL.md").read_text("utf-8")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import rankscope
-from tests.support import MS, SAMPLE, Stored, assert_adds_up, mostly_slow, slowest_by_iteration
+from tests.support import (
+    MS,
+    SAMPLE,
+    MakeStored,
+    Stored,
+    assert_adds_up,
+    mostly_slow,
+    slowest_by_iteration,
+)
 
 SIMULATED = SAMPLE.parent / "gpu_simulated_4ranks"
 SLOW_LOADS = [2, 7, 12, 17, 22, 27]
@@ -66,7 +73,7 @@ def test_picks_open_with_the_reports_beside_the_exports(sample: Stored) -> None:
     assert picks.unopenable == ()
 
 
-def test_the_simulated_gpu_job(ingested: Callable[..., Stored]) -> None:
+def test_the_simulated_gpu_job(ingested: MakeStored) -> None:
     truth = json.loads((SIMULATED / "truth.json").read_text(encoding="utf-8"))
     [plant] = truth["plants"]
     run = ingested(SIMULATED).run
@@ -79,7 +86,7 @@ def test_the_simulated_gpu_job(ingested: Callable[..., Stored]) -> None:
     assert {*flagged.select("rank", "iteration").iter_rows()} == hits
 
 
-def test_the_traces_of_the_pytorch_profiler(ingested: Callable[..., Stored]) -> None:
+def test_the_traces_of_the_pytorch_profiler(ingested: MakeStored) -> None:
     run = ingested(SAMPLE.parent / "torch_profiler_2ranks").run
     verdict = run.imbalance().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("periodic", (1,), "load")

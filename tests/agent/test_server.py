@@ -19,7 +19,7 @@ from rankscope.agent.server import RESOURCES
 from rankscope.agent.tools import INSTRUCTIONS, TOOLS
 from rankscope.output.explain import FOLDER
 from tests.docs.test_json_schema import fits
-from tests.support import SAMPLE, Result, Stored, mostly_nightly
+from tests.support import SAMPLE, Cli, Stored, mostly_nightly
 
 mcp = pytest.importorskip("mcp")
 stdio = pytest.importorskip("mcp.client.stdio")
@@ -165,7 +165,7 @@ def test_a_signal_ends_it_although_nobody_closed_stdin(folder: Path, number: int
 
 
 def test_without_the_package_one_line_says_how_to_install_it(
-    cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("mcp_types", "mcp"):
         monkeypatch.setitem(sys.modules, name, None)

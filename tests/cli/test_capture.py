@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,7 @@ from rankscope.compare.next_capture import MOST_ITERATIONS
 from tests.forge import forge, scene
 from tests.forge.job import without_plants
 from tests.pytorch_job import Job, write
-from tests.support import Result, captured
-
-Cli = Callable[..., Result]
+from tests.support import Cli, captured
 
 
 @pytest.mark.parametrize("scheduler", [*Scheduler])

@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ import pytest
 from tests.cli.test_hostile import BROKEN, HOSTILE, harmless
 from tests.support import (
     SAMPLE,
-    Forged,
-    Result,
+    Cli,
+    MakeForged,
     captured,
     copied,
     edit,
@@ -23,8 +22,6 @@ from tests.support import (
     mostly_slow,
     sqlite_tables,
 )
-
-Cli = Callable[..., Result]
 
 
 def test_its_document(cli: Cli) -> None:
@@ -83,7 +80,7 @@ def without_collectives(reports: list[Path]) -> None:
     "scene", mostly_slow(["loading", "plain", "host_only", "gloo", "one rank"])
 )
 def test_it_foresees_what_the_verdict_can_say(
-    cli: Cli, forged: Callable[..., Forged], tmp_path: Path, scene: str
+    cli: Cli, forged: MakeForged, tmp_path: Path, scene: str
 ) -> None:
     """The first line, beside what `imbalance` says of the same reports."""
     name = scene if scene == "host_only" else "plain"

@@ -22,7 +22,7 @@ import pytest
 import rankscope
 from rankscope.errors import DatabaseError
 from rankscope.view.page_server import RunAnswers
-from tests.support import SAMPLE, Forged, Result, Stored, copied, edit, mostly_nightly
+from tests.support import SAMPLE, MakeForged, Result, Stored, copied, edit, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -168,7 +168,7 @@ with recursive number(n) as (select 0 union all select n + 1 from number where n
 
 
 @pytest.mark.parametrize("count", mostly_nightly([100_000, 1_000_000]))
-def test_as_many_different_names(forged: Callable[..., Forged], tmp_path: Path, count: int) -> None:
+def test_as_many_different_names(forged: MakeForged, tmp_path: Path, count: int) -> None:
     """Of ranges and of kernels: what a database keeps of them is bounded."""
     reports = copied(forged("plain", ranks=2, iterations=12).reports, tmp_path / "profiles")
     for report in reports:
@@ -214,9 +214,7 @@ def meanwhile(work: Callable[[], object]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "json"])
-def test_files_that_grow_while_they_are_read(
-    forged: Callable[..., Forged], tmp_path: Path, kind: str
-) -> None:
+def test_files_that_grow_while_they_are_read(forged: MakeForged, tmp_path: Path, kind: str) -> None:
     """Commands tell that they grow, or read what was whole; afterwards all is as it is."""
     folder = tmp_path / "profiles"
     if kind == "json":
@@ -242,7 +240,7 @@ def test_files_that_grow_while_they_are_read(
     assert rankscope.open_run(tmp_path / "run.duckdb").tables.ranks.height == 4
 
 
-def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_an_ingest_while_others_read(forged: MakeForged, tmp_path: Path) -> None:
     """`imbalance`, Python and the served page get the old run or the new one, or are told why."""
     reports, db = forged("plain", iterations=12).reports, tmp_path / "run.duckdb"
     rankscope.ingest(reports[:2], db)
@@ -272,7 +270,7 @@ def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Pa
     assert not [*tmp_path.glob(".run*"), *tmp_path.glob("*.wal"), *tmp_path.glob("*.tmp")]
 
 
-def test_commands_while_ingests_write(forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_commands_while_ingests_write(forged: MakeForged, tmp_path: Path) -> None:
     """Each answers, or says who uses the database; no ingest fails for those who read."""
     reports, db = forged("planted", ranks=4, iterations=20).reports, tmp_path / "run.duckdb"
     rankscope.ingest(reports, db)

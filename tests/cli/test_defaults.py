@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, SHARED, Result, edit, mostly_nightly, mostly_slow, sqlite_tables
-
-Cli = Callable[..., Result]
+from tests.support import (
+    SAMPLE,
+    SHARED,
+    Cli,
+    edit,
+    mostly_nightly,
+    mostly_slow,
+    sqlite_tables,
+)
 
 needs_public = pytest.mark.skipif(
     not (SHARED / "public").is_dir(), reason="the public reports are not here"

@@ -13,15 +13,14 @@ import duckdb
 import pytest
 
 import rankscope
-from tests.support import MS, Forged, Result, Stored
+from tests.support import MS, Cli, MakeForged, MakeStored
 
-Cli = Callable[..., Result]
 Pair = tuple[Path, Path]
 CHANGE = {"metric", "before_ns", "after_ns", "change"}
 
 
 @pytest.fixture
-def slower(stored: Callable[..., Stored]) -> Pair:
+def slower(stored: MakeStored) -> Pair:
     """A healthy job, and one whose rank 3 needs 8 ms more for every forward pass."""
     return stored("plain").db, stored("planted", where="forward").db
 
@@ -82,7 +81,7 @@ def test_certain_is_what_the_interval_says(document: dict[str, Any]) -> None:
     assert certain
 
 
-def test_runs_on_different_clocks(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
+def test_runs_on_different_clocks(cli: Cli, slower: Pair, stored: MakeStored) -> None:
     host = stored("host_only").db
     answer = cli("diff", host, slower[1], "--format", "json").document
     [warned] = [each["message"] for each in answer["warnings"] if each["code"] == "clocks-differ"]
@@ -134,7 +133,7 @@ def test_the_gate_where_it_is_uncertain(cli: Cli, slower: Pair) -> None:
     assert "it is uncertain whether" in few.err
 
 
-def test_runs_of_different_jobs(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
+def test_runs_of_different_jobs(cli: Cli, slower: Pair, stored: MakeStored) -> None:
     short = stored("short_steps", ranks=2, iterations=12)
     result = cli("diff", slower[0], short.db, "--fail-above", 5, "--format", "json")
     assert result.code == 3
@@ -183,7 +182,7 @@ def test_wrong_usage(cli: Cli, slower: Pair, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def baseline(forged: Callable[..., Forged], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def baseline(forged: MakeForged, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four runs of the healthy job, each with a label; their folder."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in range(1, 5):

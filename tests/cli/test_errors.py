@@ -17,8 +17,8 @@ from rankscope.compare.stages import compare
 from rankscope.model.options import Options
 from tests.support import (
     SAMPLE,
-    Forged,
-    Result,
+    Cli,
+    MakeForged,
     Stored,
     copied,
     edit,
@@ -27,7 +27,6 @@ from tests.support import (
     with_environment,
 )
 
-Cli = Callable[..., Result]
 REPORT = "report_rank_1.sqlite"
 
 
@@ -74,7 +73,7 @@ def spoiled(less: set[str], slow: int | None = None) -> list[Any]:
 
 
 @pytest.fixture
-def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
+def reports(tmp_path: Path, forged: MakeForged) -> list[Path]:
     """Real reports, in the newer schema's clothes where the environment must be changed."""
     names = sorted(SAMPLE.glob("*.sqlite"))
     copies = copied(names, tmp_path / "reports")

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,16 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.output.palette import part_name
 from rankscope.util.atomic_io import written_whole
-from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow
-
-Cli = Callable[..., Result]
+from tests.support import (
+    SAMPLE,
+    Cli,
+    MakeStored,
+    Stored,
+    copied,
+    edit,
+    mostly_nightly,
+    mostly_slow,
+)
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -58,7 +64,7 @@ def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
 
 @pytest.mark.parametrize("name", mostly_slow(["sample", "buckets"]))
 def test_its_slices_are_the_rows_of_the_database(
-    cli: Cli, stored: Callable[..., Stored], sample: Stored, name: str
+    cli: Cli, stored: MakeStored, sample: Stored, name: str
 ) -> None:
     job = sample if name == "sample" else stored(name)
     cli("export", "-o", "all.json", "--db", job.db, "--iter-range", ":", "--include-warmup")
@@ -199,7 +205,7 @@ def test_the_wide_table(cli: Cli, sample: Stored, ending: str) -> None:
 
 
 @pytest.mark.slow
-def test_tables_of_the_ranks_in_detail(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_tables_of_the_ranks_in_detail(cli: Cli, stored: MakeStored) -> None:
     job = stored("buckets")
     arguments = ("--db", job.db, "--ranks", "1,2", "--iter-range", "7:9")
     timeline = job.run.timeline([1, 2], [7, 8])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ import pytest
 from rankscope.model.kinds import By
 from tests.support import (
     SAMPLE,
-    Forged,
+    Cli,
+    MakeForged,
     Result,
     Stored,
     copied,
@@ -20,8 +20,6 @@ from tests.support import (
 )
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
-
-Cli = Callable[..., Result]
 
 HOSTILE = [
     "\x1b[31mred\x1b[0m",
@@ -97,7 +95,7 @@ def test_ranges_of_any_name(cli: Cli, reports: list[Path], name: str | bytes) ->
     assert len(refused.err) < 3000, "no wall of text"
 
 
-def test_kernels_of_any_name(cli: Cli, forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_kernels_of_any_name(cli: Cli, forged: MakeForged, tmp_path: Path) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")
     for report in reports:
         for name in HOSTILES:
@@ -113,9 +111,7 @@ def test_kernels_of_any_name(cli: Cli, forged: Callable[..., Forged], tmp_path: 
     assert cli("imbalance", "--format", "json").document["verdict"]["class"] == "balanced"
 
 
-def test_environments_of_any_content(
-    cli: Cli, forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_environments_of_any_content(cli: Cli, forged: MakeForged, tmp_path: Path) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")
     for rank, report in enumerate(reports):
         odd = {f"ODD{i}": text for i, text in enumerate(HOSTILE)}
@@ -142,9 +138,7 @@ def test_files_of_any_name(cli: Cli, tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_hostile_names_in_every_command(
-    cli: Cli, forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_hostile_names_in_every_command(cli: Cli, forged: MakeForged, tmp_path: Path) -> None:
     """Of hosts, kernels and ranges, in what is printed and what is written."""
     reports = copied(forged("planted", iterations=12).reports, tmp_path / "reports")
     names = ["\x1b]0;title\x07", "<script>alert(1)</script>|\u202ereversed", "שלום" * 125, BROKEN]

@@ -8,16 +8,22 @@ import json
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from rankscope.model.metrics import METRICS
-from tests.support import SAMPLE, Forged, Result, Stored, mostly_nightly, mostly_slow, public
-
-Cli = Callable[..., Result]
+from tests.support import (
+    SAMPLE,
+    Cli,
+    MakeForged,
+    MakeStored,
+    Stored,
+    mostly_nightly,
+    mostly_slow,
+    public,
+)
 
 
 def document(cli: Cli, job: Stored, *options: object) -> dict:
@@ -37,7 +43,7 @@ def check_times(value: object, key: str = "") -> None:
 
 
 @pytest.mark.parametrize("name", mostly_slow(["sample", "plain", "buckets", "host_only"], 2))
-def test_its_document(cli: Cli, sample: Stored, stored: Callable[..., Stored], name: str) -> None:
+def test_its_document(cli: Cli, sample: Stored, stored: MakeStored, name: str) -> None:
     job = sample if name == "sample" else stored(name)
     answer = document(cli, job)
     check_times(answer)
@@ -149,7 +155,7 @@ def test_every_row_where_nothing_is_cut(cli: Cli, sample: Stored) -> None:
     ]
 
 
-def test_the_gate(cli: Cli, sample: Stored, stored: Callable[..., Stored]) -> None:
+def test_the_gate(cli: Cli, sample: Stored, stored: MakeStored) -> None:
     gate = ("imbalance", "--fail-above")
     gain = 100 * document(cli, sample)["verdict"]["gain"]
     assert cli(*gate, 5, "--db", sample.db).code == 10
@@ -163,7 +169,7 @@ def test_the_gate(cli: Cli, sample: Stored, stored: Callable[..., Stored]) -> No
     assert json.loads(failed.out)["verdict"]["ranks"] == [2], "the answer is there all the same"
 
 
-def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_clocks_can_be_chosen(cli: Cli, stored: MakeStored) -> None:
     job = stored("buckets")
     assert document(cli, job)["run"]["clock"] == "gpu"
     host = document(cli, job, "--clock", "host")
@@ -172,7 +178,7 @@ def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert host["verdict"]["class"] == "inconclusive"
 
 
-def test_efficiency_is_reported(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_efficiency_is_reported(cli: Cli, stored: MakeStored) -> None:
     answer = document(cli, stored("planted", where="forward"))
     shares = answer["efficiency"]
     assert all(0 < share <= 1 for share in shares.values())
@@ -182,7 +188,7 @@ def test_efficiency_is_reported(cli: Cli, stored: Callable[..., Stored]) -> None
     assert document(cli, stored("plain"), "--clock", "host")["efficiency"] is None
 
 
-def test_what_if_is_reported(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_what_if_is_reported(cli: Cli, stored: MakeStored) -> None:
     answer = document(cli, stored("planted", where="forward"))
     rows = {(row["kind"], row["name"]): row for row in answer["what_if"]}
     assert {kind for kind, _ in rows} >= {"all", "verdict", "rank", "phase"}
@@ -199,7 +205,7 @@ def test_what_if_is_reported(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert "if one thing took as long as its role's median" in text
 
 
-def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: MakeStored) -> None:
     answer = document(cli, stored("planted", where="forward"))["verdict"]
     assert answer["findings"]
     for each in answer["findings"]:
@@ -213,7 +219,7 @@ def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Sto
     assert answer["since"] is None
 
 
-def test_rows_by_kernel(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_rows_by_kernel(cli: Cli, stored: MakeStored) -> None:
     job = stored("planted", where="forward")
     rows = document(cli, job, "--by", "kernel")["rows"]
     worst = rows[0]
@@ -241,9 +247,7 @@ def test_operations_of_no_length_have_no_share(cli: Cli, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("by", "what"), mostly_slow([("kernel", "device work"), ("collective", "collectives")])
 )
-def test_a_table_without_rows_says_why(
-    cli: Cli, stored: Callable[..., Stored], by: str, what: str
-) -> None:
+def test_a_table_without_rows_says_why(cli: Cli, stored: MakeStored, by: str, what: str) -> None:
     job = stored("host_only", ranks=1)
     for output in ("table", "markdown", "csv", "json"):
         answer = cli("imbalance", "--db", job.db, "--by", by, "--format", output)
@@ -263,7 +267,7 @@ def test_iterations_are_clustered(cli: Cli, sample: Stored) -> None:
 
 
 @pytest.mark.slow
-def test_roles_are_shown_and_used(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_roles_are_shown_and_used(cli: Cli, stored: MakeStored) -> None:
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     answer = document(cli, job, "--roles", "pp=4,dp=2")
     assert [rank["role"] for rank in answer["ranks"]] == [f"pp={rank % 4}" for rank in range(8)]
@@ -274,7 +278,7 @@ def test_roles_are_shown_and_used(cli: Cli, stored: Callable[..., Stored]) -> No
     assert "roles-inferred" in {each["code"] for each in inferred["warnings"]}
 
 
-def test_roles_from_a_file(cli: Cli, stored: Callable[..., Stored], tmp_path: Path) -> None:
+def test_roles_from_a_file(cli: Cli, stored: MakeStored, tmp_path: Path) -> None:
     job = stored("buckets")
     table = tmp_path / "roles.csv"
     rows = "".join(f"{rank},stage {rank % 2}\n" for rank in range(4))
@@ -287,7 +291,7 @@ def test_roles_from_a_file(cli: Cli, stored: Callable[..., Stored], tmp_path: Pa
 
 @pytest.mark.slow
 def test_cost_is_said_to_go_by_arrivals_where_groups_are_nested(
-    cli: Cli, stored: Callable[..., Stored]
+    cli: Cli, stored: MakeStored
 ) -> None:
     chain = "the rank may itself have waited before"
     nested = cli("imbalance", "--db", stored("tensor_parallel", ranks=4, iterations=12).db)
@@ -310,14 +314,14 @@ def test_rows_of_some_ranks_are_those_of_all(cli: Cli, sample: Stored) -> None:
     refused.refused(2, "--ranks", "--by rank")
 
 
-def test_it_says_what_a_mean_is_of(cli: Cli, ingested: Callable[..., Stored]) -> None:
+def test_it_says_what_a_mean_is_of(cli: Cli, ingested: MakeStored) -> None:
     torch = ingested(SAMPLE.parent / "torch_profiler_2ranks")
     count = document(cli, torch)["run"]["iterations"]["count"]
     text = cli("imbalance", "--db", torch.db).out
     assert f"over fewer than the {count} iterations: load 21, to all-reduce 13" in text
 
 
-def test_no_row_that_says_nothing(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_no_row_that_says_nothing(cli: Cli, stored: MakeStored) -> None:
     """Metrics in which ranks hardly differ are one line; what the verdict names stays."""
     job = stored("planted", where="forward")
     text = cli("imbalance", "--db", job.db).out
@@ -331,9 +335,7 @@ def test_no_row_that_says_nothing(cli: Cli, stored: Callable[..., Stored]) -> No
     }
 
 
-def test_no_table_that_says_nothing(
-    cli: Cli, forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_no_table_that_says_nothing(cli: Cli, forged: MakeForged, tmp_path: Path) -> None:
     """Of ranks of which only the length of iterations is known, in which they are alike."""
     for report in forged("plain", 2).reports:
         with closing(sqlite3.connect(shutil.copy(report, tmp_path / report.name))) as db, db:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Result, edit
+from tests.support import SAMPLE, Cli, edit
 
-Cli = Callable[..., Result]
 REPORT_KEYS = {
     "path", "kind", "ranks", "rank_evidence", "iterations", "bytes", "status", "reason",
 }  # fmt: skip

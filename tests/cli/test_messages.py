@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -15,13 +14,11 @@ from rankscope_cli.commands import watch
 from rankscope.compare.comparison import Comparison
 from rankscope.model.reports import RunWarning
 from rankscope.view.page_server import PageServer, RunAnswers
-from tests.support import Forged, Result, Stored, copied, edit
-
-Cli = Callable[..., Result]
+from tests.support import Cli, MakeForged, Stored, copied, edit
 
 
 def test_each_warning_is_printed_once_and_counted_afterwards(
-    cli: Cli, forged: Callable[..., Forged], tmp_path: Path
+    cli: Cli, forged: MakeForged, tmp_path: Path
 ) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")[:3]
     edit(reports[1], "update NVTX_EVENTS set text = 'x', textId = null where eventType = 34")

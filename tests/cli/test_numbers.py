@@ -23,9 +23,7 @@ from rankscope.errors import RankscopeError, UsageError
 from rankscope.match.roles import HINT
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.view.page_server import PageServer, RunAnswers
-from tests.support import SAMPLE, Result, Stored, mostly_nightly, mostly_slow
-
-Cli = Callable[..., Result]
+from tests.support import SAMPLE, Cli, Result, Stored, mostly_nightly, mostly_slow
 
 NUMBERS = (
     "1000000000000",

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, Forged, Result, copied, edit, mostly_nightly, without_rank
+from tests.support import (
+    SAMPLE,
+    Cli,
+    MakeForged,
+    copied,
+    edit,
+    mostly_nightly,
+    without_rank,
+)
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
-
-Cli = Callable[..., Result]
 
 
 def fifo(path: Path) -> None:
@@ -80,7 +85,7 @@ DIGITS = ["٣", "²", "３", "৩", "1٣"]
 @pytest.mark.parametrize("digit", mostly_nightly(DIGITS))
 @pytest.mark.parametrize("name", ["MPI Rank {}", "XlaLauncher:#global=1,local=0,process={},"])
 def test_threads_named_with_digits_of_other_scripts(
-    cli: Cli, forged: Callable[..., Forged], tmp_path: Path, name: str, digit: str
+    cli: Cli, forged: MakeForged, tmp_path: Path, name: str, digit: str
 ) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")
     with sqlite3.connect(reports[1]) as connection:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Result, copied, mostly_nightly
+from tests.support import SAMPLE, Cli, Result, copied, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -22,7 +22,7 @@ DROPPED = ["setpriv", f"--bounding-set={CAPABILITIES}", f"--inh-caps={CAPABILITI
 
 
 @pytest.fixture
-def bound(tmp_path: Path) -> Callable[..., Result]:
+def bound(tmp_path: Path) -> Cli:
     """The command line in a process that may not read what is closed."""
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root may read all, and setpriv is not installed")
@@ -58,9 +58,7 @@ ACCESS += [each for each in product(CLOSED, [0o000, 0o444, 0o111]) if each not i
 
 
 @pytest.mark.parametrize(("what", "mode"), mostly_nightly(ACCESS, 3))
-def test_reports_that_may_not_be_read(
-    bound: Callable[..., Result], reports: Path, what: str, mode: int
-) -> None:
+def test_reports_that_may_not_be_read(bound: Cli, reports: Path, what: str, mode: int) -> None:
     closed = CLOSED[what](reports)
     closed.chmod(mode)
     try:
@@ -81,9 +79,7 @@ def test_reports_that_may_not_be_read(
 
 
 @pytest.mark.parametrize("mode", mostly_nightly([0o555, 0o444, 0o000]), ids=oct)
-def test_a_database_in_a_closed_folder(
-    bound: Callable[..., Result], reports: Path, mode: int
-) -> None:
+def test_a_database_in_a_closed_folder(bound: Cli, reports: Path, mode: int) -> None:
     folder = reports.parent / "database"
     folder.mkdir()
     folder.chmod(mode)
@@ -92,9 +88,7 @@ def test_a_database_in_a_closed_folder(
 
 
 @pytest.mark.parametrize("mode", mostly_nightly([0o555, 0o000]), ids=oct)
-def test_a_cache_that_is_closed_costs_time_only(
-    bound: Callable[..., Result], reports: Path, mode: int
-) -> None:
+def test_a_cache_that_is_closed_costs_time_only(bound: Cli, reports: Path, mode: int) -> None:
     cache = reports.parent / "closed"
     cache.mkdir(mode=mode)
     result = bound("check", reports, cache=cache)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.forge import scene, simulate
 from tests.forge.kineto_export import export_kineto
-from tests.support import SAMPLE, Result, Stored, copied
-
-Cli = Callable[..., Result]
+from tests.support import SAMPLE, Cli, MakeStored, Stored, copied
 
 
 def test_its_document(cli: Cli, sample: Stored) -> None:
@@ -87,7 +84,7 @@ def test_the_line_survives_a_shell(cli: Cli, sample: Stored, tmp_path: Path) -> 
 
 
 def test_exports_without_reports_cannot_be_opened_and_it_says_so(
-    cli: Cli, stored: Callable[..., Stored]
+    cli: Cli, stored: MakeStored
 ) -> None:
     job = stored("planted")
     result = cli("pick-reports", "--db", job.db, "--format", "json")
@@ -100,7 +97,7 @@ def test_exports_without_reports_cannot_be_opened_and_it_says_so(
     assert "and 2 more: there is no .nsys-rep file beside them" in text.err
 
 
-def test_the_slow_rank_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_the_slow_rank_is_labelled(cli: Cli, stored: MakeStored) -> None:
     """Rank 3 is slow in forward, and neither first, median nor last in backward."""
     answer = cli(
         "pick-reports", "--db", stored("planted").db, "--metric", "backward", "--format", "json"
@@ -115,7 +112,7 @@ def test_metrics_nobody_has(cli: Cli, sample: Stored) -> None:
 
 
 @pytest.mark.slow
-def test_traces_are_for_a_browser(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_traces_are_for_a_browser(tmp_path: Path, cli: Cli) -> None:
     job = scene("planted", ranks=3, iterations=6)
     for record in simulate(job).records:
         export_kineto(job, record, tmp_path / "traces", "trace-{rank}-of-{world}.json.gz")

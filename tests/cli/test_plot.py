@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from rankscope.output.plots import KINDS
-from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow
+from tests.support import (
+    SAMPLE,
+    Cli,
+    MakeStored,
+    Stored,
+    copied,
+    edit,
+    mostly_nightly,
+    mostly_slow,
+)
 
-Cli = Callable[..., Result]
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 ANYWHERE = [kind for kind in KINDS if kind != "why"]
 """Kinds that need nothing that the sample does not record."""
@@ -131,7 +138,7 @@ def test_matplotlib_loads_only_to_plot_and_without_pyplot(sample: Stored, tmp_pa
 
 
 @pytest.mark.slow
-def test_jobs_without_device_work(stored: Callable[..., Stored], tmp_path: Path) -> None:
+def test_jobs_without_device_work(stored: MakeStored, tmp_path: Path) -> None:
     run = stored("host_only", 8).run
     for kind in ANYWHERE:
         assert Path(run.plot(kind, tmp_path / f"{kind}.svg")).stat().st_size > 5000

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import Forged, Result, copied, edit, mostly_nightly
+from tests.support import Cli, MakeForged, copied, edit, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
-Cli = Callable[..., Result]
 SECRET = "hunter2-s3cr3t"
 
 
 @pytest.fixture
-def reports(
-    request: pytest.FixtureRequest, forged: Callable[..., Forged], tmp_path: Path
-) -> list[Path]:
+def reports(request: pytest.FixtureRequest, forged: MakeForged, tmp_path: Path) -> list[Path]:
     """Reports whose environment, string pool and captured output hold a secret."""
     schema = str(request.param)
     job = forged("plain", iterations=12, schema=schema)

@@ -10,12 +10,11 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import Stored, mostly_slow
+from tests.support import MakeStored, Stored, mostly_slow
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 SCREEN = 40
@@ -71,7 +70,7 @@ def test_it_fits(sample: Stored, width: int, by: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 24), (100, 40), (120, 40)])
-def test_a_large_job_fits_a_screen(stored: Callable[..., Stored], width: int, height: int) -> None:
+def test_a_large_job_fits_a_screen(stored: MakeStored, width: int, height: int) -> None:
     job = stored("planted", where="forward", ranks=24)
     shown = seen(width, "imbalance", "--db", job.db, height=height)
     lines = [ESCAPE.sub("", line) for line in shown]

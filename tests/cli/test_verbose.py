@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import pytest
 from rankscope_cli import console
 
 from rankscope.api import Run
-from tests.support import Result, Stored
+from tests.support import Cli, Stored
 
-Cli = Callable[..., Result]
 LOGGER = logging.getLogger("rankscope.compare")
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Result, Stored
+from tests.support import SAMPLE, Cli, Stored
 
-Cli = Callable[..., Result]
 NAMED = "Rank 2 (node1)"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +11,7 @@ import rankscope
 from rankscope.compare.breakdowns import by_cause
 from rankscope.model.schema import HOST_STATES
 from tests.frames import filled
-from tests.support import Result, Stored, captured
+from tests.support import Cli, MakeStored, captured
 
 
 def test_a_rank_without_a_row_did_nothing_of_it() -> None:
@@ -27,9 +26,7 @@ def test_a_rank_without_a_row_did_nothing_of_it() -> None:
     ]
 
 
-def test_the_planted_call_stands_first(
-    ingested: Callable[..., Stored], cli: Callable[..., Result]
-) -> None:
+def test_the_planted_call_stands_first(ingested: MakeStored, cli: Cli) -> None:
     db = ingested(captured("2023.4/why_fsync")).db
     rows = cli("imbalance", "--db", db, "--by", "cause", "--format", "json").document["rows"]
     first = {key: rows[0][key] for key in ("phase", "state", "name", "slowest_rank")}
@@ -38,7 +35,7 @@ def test_the_planted_call_stands_first(
 
 
 @pytest.mark.slow
-def test_reports_that_record_no_threads_say_so(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_reports_that_record_no_threads_say_so(tmp_path: Path, cli: Cli) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest([captured("2022.4/mpi")], db, phases={"backward": "Compute"})
     output = cli("imbalance", "--db", db, "--by", "cause")

@@ -8,7 +8,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -32,7 +31,7 @@ from rankscope.store import Database
 from rankscope.store.tables import RunTables, TableReader, TableRequest
 from rankscope.util.source_digest import source_digest
 from tests.forge import forge, scene
-from tests.support import ROOT, Result, Stored, mostly_nightly, mostly_slow
+from tests.support import ROOT, Cli, MakeStored, mostly_nightly, mostly_slow
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -109,9 +108,7 @@ def is_cached(run: rankscope.Run) -> bool:
 
 
 @pytest.mark.parametrize("options", mostly_slow(OPTIONS, 2, 3), ids=str)
-def test_cached_answers_are_the_computed_ones(
-    stored: Callable[..., Stored], options: dict[str, Any]
-) -> None:
+def test_cached_answers_are_the_computed_ones(stored: MakeStored, options: dict[str, Any]) -> None:
     run = stored("buckets").run
     assert is_cached(run)
     assert answers(run.compare(Options(**options))) == answers(computed(run, **options))
@@ -120,13 +117,13 @@ def test_cached_answers_are_the_computed_ones(
 @pytest.mark.parametrize(
     "name", mostly_nightly(["host_only", "late_capture", "slow_host", "sequence_lengths"])
 )
-def test_also_those_of_other_jobs(stored: Callable[..., Stored], name: str) -> None:
+def test_also_those_of_other_jobs(stored: MakeStored, name: str) -> None:
     run = stored(name).run
     assert answers(run.compare()) == answers(computed(run))
 
 
 @pytest.mark.slow
-def test_transfers_that_roles_pair_are_paired(stored: Callable[..., Stored]) -> None:
+def test_transfers_that_roles_pair_are_paired(stored: MakeStored) -> None:
     run = stored("pipeline", ranks=16, iterations=12).run
     found = answers(run.compare(Options(roles="pp=4,dp=4")))
     assert found == answers(computed(run, roles="pp=4,dp=4"))
@@ -135,7 +132,7 @@ def test_transfers_that_roles_pair_are_paired(stored: Callable[..., Stored]) -> 
 
 @pytest.mark.parametrize("options", [{}, {"iter_range": slice(4, 20)}, {"clock": "host"}], ids=str)
 def test_a_pickled_comparison_gives_equal_answers(
-    stored: Callable[..., Stored], options: dict[str, Any]
+    stored: MakeStored, options: dict[str, Any]
 ) -> None:
     comparison = stored("buckets").run.compare(Options(**options))
     again = pickle.loads(pickle.dumps(comparison))
@@ -146,9 +143,7 @@ def test_a_pickled_comparison_gives_equal_answers(
 
 
 @pytest.mark.parametrize("until", mostly_slow(Stage, 2))
-def test_a_stage_gives_what_the_whole_comparison_gives(
-    stored: Callable[..., Stored], until: Stage
-) -> None:
+def test_a_stage_gives_what_the_whole_comparison_gives(stored: MakeStored, until: Stage) -> None:
     run = stored("buckets").run
     part, whole = compare(run.tables, Options(), until=until), everything(run.tables)
     assert part.facts == whole.facts
@@ -167,7 +162,7 @@ def test_a_stage_gives_what_the_whole_comparison_gives(
             _ = part.summary
 
 
-def test_default_answers_read_no_large_table(stored: Callable[..., Stored]) -> None:
+def test_default_answers_read_no_large_table(stored: MakeStored) -> None:
     comparison, requests = watched(stored("buckets").run)
     comparison.imbalance()
     assert comparison.warnings is not None
@@ -177,7 +172,7 @@ def test_default_answers_read_no_large_table(stored: Callable[..., Stored]) -> N
     assert not LARGE & {each.table for each in requests}, requests
 
 
-def test_a_range_reads_its_own_iterations(stored: Callable[..., Stored]) -> None:
+def test_a_range_reads_its_own_iterations(stored: MakeStored) -> None:
     """So that an answer takes as long as the range is, not as the run."""
     comparison, requests = watched(stored("buckets").run, iter_range=slice(4, 8))
     assert comparison.imbalance().what_if is not None
@@ -204,7 +199,7 @@ def test_a_report_that_comes_later_is_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_hold_is_computed(stored: Callable[..., Stored], tmp_path: Path) -> None:
+def test_what_does_not_hold_is_computed(stored: MakeStored, tmp_path: Path) -> None:
     """As after a kill between the last report and the comparison; and with older answers."""
     job = stored("buckets")
     spoiling = (
@@ -224,7 +219,7 @@ def test_what_does_not_hold_is_computed(stored: Callable[..., Stored], tmp_path:
 
 
 def test_the_environment_turns_the_cache_off_and_the_log_says_so(
-    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    stored: MakeStored, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     db = stored("buckets").db
     caplog.set_level(logging.INFO, "rankscope.compare")
@@ -239,7 +234,7 @@ def test_the_environment_turns_the_cache_off_and_the_log_says_so(
 
 
 def test_verbose_says_where_the_answers_come_from(
-    cli: Callable[..., Result], stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, stored: MakeStored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = stored("buckets").db
     assert "answers are cached" in cli("imbalance", "--db", db, "--verbose").err
@@ -249,7 +244,7 @@ def test_verbose_says_where_the_answers_come_from(
 
 
 def test_changed_sources_are_another_fingerprint(
-    stored: Callable[..., Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: MakeStored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports = stored("buckets").run.tables.reports
     package = tmp_path / "rankscope"
@@ -269,9 +264,7 @@ def test_changed_sources_are_another_fingerprint(
 
 
 @pytest.mark.slow
-def test_an_edited_threshold_changes_the_answer_at_once(
-    stored: Callable[..., Stored], tmp_path: Path
-) -> None:
+def test_an_edited_threshold_changes_the_answer_at_once(stored: MakeStored, tmp_path: Path) -> None:
     """On a database that is there, with no version to remember."""
     db = stored("planted", kind="persistent", where="backward").db
     shutil.copytree(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 import pytest
 
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.model.kinds import PARTS, PHASES
-from tests.support import MS, Stored, inputs_of
+from tests.support import MS, MakeStored, inputs_of
 
 NUMBERS = tuple(range(1, 21))
 USUAL = dict.fromkeys(PARTS, 0) | {
@@ -125,7 +123,7 @@ def test_a_rank_that_explains_little_is_not_the_reason() -> None:
 
 
 @pytest.mark.slow
-def test_planted_iterations_are_the_slow_ones(stored: Callable[..., Stored]) -> None:
+def test_planted_iterations_are_the_slow_ones(stored: MakeStored) -> None:
     output = stored("planted", kind="periodic", where="forward").run.imbalance().iterations
     planted = {i: "slow: forward of rank 3" for i in (5, 10, 15, 20, 25)}
     slow = clusters(output)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +16,7 @@ from rankscope.model.schema import RANK_ITERATIONS
 from rankscope.output.nsys_view import open_command
 from rankscope.sources.identify import FILE_NAME, MPI_TRACE
 from tests.frames import filled
-from tests.support import Stored
+from tests.support import MakeStored, Stored
 
 MS = 1_000_000
 
@@ -224,7 +223,7 @@ def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_windows_show_host_ranges_and_device_work(stored: Callable[..., Stored]) -> None:
+def test_windows_show_host_ranges_and_device_work(stored: MakeStored) -> None:
     """From the first host range's start to the last end on the device, both rows in sight."""
     job = stored("free_running")
     output = job.run.pick_reports()
@@ -239,7 +238,7 @@ def test_windows_show_host_ranges_and_device_work(stored: Callable[..., Stored])
 
 
 @pytest.mark.slow
-def test_without_reductions_work_is_picked_by(stored: Callable[..., Stored]) -> None:
+def test_without_reductions_work_is_picked_by(stored: MakeStored) -> None:
     run = stored("planted", kind="balanced").run
     assert run.pick_reports().metric == "time_to_all_reduce"
     assert run.pick_reports(clock="host", metric="load").metric == "load"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from rankscope.model.schema import (
 )
 from tests import pytorch_job
 from tests.forge import Clock, forge, scene
-from tests.support import SAMPLE, Stored, copied, edit, mostly_slow
+from tests.support import SAMPLE, MakeStored, Stored, copied, edit, mostly_slow
 
 WINDOW = ["rank", "iteration", "clock"]
 
@@ -61,7 +60,7 @@ def sums(timeline: Timeline) -> pl.DataFrame:
 
 
 @pytest.mark.slow
-def test_it_is_the_same_from_cached_answers(stored: Callable[..., Stored]) -> None:
+def test_it_is_the_same_from_cached_answers(stored: MakeStored) -> None:
     analysis = stored("buckets").analysis()
     numbers = analysis.selection.numbers[3:5]
     cached = timeline(analysis, (0, 2), numbers)
@@ -77,9 +76,7 @@ def test_it_is_the_same_from_cached_answers(stored: Callable[..., Stored]) -> No
 @pytest.mark.parametrize(
     "name", mostly_slow(["autograd", "cuda_graph", "host_only", "dali", "no_launch_record"], slow=2)
 )
-def test_phases_fill_the_windows_and_add_up_to_the_numbers(
-    stored: Callable[..., Stored], name: str
-) -> None:
+def test_phases_fill_the_windows_and_add_up_to_the_numbers(stored: MakeStored, name: str) -> None:
     """Of the lowest rank to the nanosecond: its clock is the axis."""
     job = stored(name)
     timeline = job.run.timeline([0, 3], range(30))
@@ -92,7 +89,7 @@ def test_phases_fill_the_windows_and_add_up_to_the_numbers(
         assert (known[f"{part}_ns"] == known[f"{part}_ns_stored"]).all(), part
 
 
-def test_its_frames_are_as_promised(stored: Callable[..., Stored]) -> None:
+def test_its_frames_are_as_promised(stored: MakeStored) -> None:
     job = stored("autograd")
     timeline = job.run.timeline([3, 0], [4, 6])
     for frame, schema in (
@@ -117,7 +114,7 @@ def test_its_frames_are_as_promised(stored: Callable[..., Stored]) -> None:
 
 
 def test_operations_and_collectives_are_those_of_the_database(
-    stored: Callable[..., Stored],
+    stored: MakeStored,
 ) -> None:
     job = stored("buckets")
     timeline = job.run.timeline([0, 1, 2, 3], range(30))
@@ -130,7 +127,7 @@ def test_operations_and_collectives_are_those_of_the_database(
 
 
 def test_its_parts_are_read_one_after_the_other(
-    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
+    stored: MakeStored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = stored("buckets")
     read: list[str] = []
@@ -199,7 +196,7 @@ def test_ranks_that_nothing_ties_together_say_so(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_captures_that_start_at_different_steps_show_the_same_step(
-    stored: Callable[..., Stored],
+    stored: MakeStored,
 ) -> None:
     """Iterations without numbers are shifted as the analysis shifts them."""
     job = stored("late_capture")

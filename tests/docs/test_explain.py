@@ -23,9 +23,7 @@ from rankscope.ingestion.check import remedies, single_report
 from rankscope.model.kinds import By, CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS, Unit
 from rankscope.output.explain import entries, explain
-from tests.support import Result
-
-Cli = Callable[..., Result]
+from tests.support import Cli
 
 PACKAGE = Path(rankscope.__file__).parent
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -22,9 +21,7 @@ from rankscope.output.documents.imbalance import Imbalance
 from rankscope.output.documents.reports import IngestRuns
 from tests import json_schema
 from tests.reference import help_of
-from tests.support import SAMPLE, Result, Stored, mostly_slow
-
-Cli = Callable[..., Result]
+from tests.support import SAMPLE, Cli, MakeStored, Stored, mostly_slow
 
 
 def named(shape: type[msgspec.Struct]) -> str:
@@ -150,14 +147,14 @@ def test_errors_fit(cli: Cli, wrong: tuple[str, ...]) -> None:
     ),
 )
 def test_verdicts_of_every_kind_fit(
-    cli: Cli, stored: Callable[..., Stored], scene: str, parameters: dict[str, Any]
+    cli: Cli, stored: MakeStored, scene: str, parameters: dict[str, Any]
 ) -> None:
     db = stored(scene, **{"ranks": 4} | parameters).db
     fits(cli("imbalance", "--db", db, "--format", "json").document)
     fits(cli("imbalance", "--db", db, "--by", "kernel", "--format", "json").document)
 
 
-def test_a_verdict_with_ranks_that_lead_fits(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_a_verdict_with_ranks_that_lead_fits(cli: Cli, stored: MakeStored) -> None:
     weak = {"kind": "persistent", "where": "device", "factor": 1.15, "noise": 0.15}
     db = stored("planted", ranks=2, iterations=8, **weak).db
     document = cli("imbalance", "--db", db, "--format", "json").document

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from rankscope.errors import UsageError
 from rankscope.output.explain import explain
 from tests.docs.words import headings, keys, labels_of_page, labels_of_pictures
-from tests.support import Result, Stored
-
-Cli = Callable[..., Result]
+from tests.support import Cli, MakeStored, Stored
 
 
 def unexplained(words: set[str]) -> set[str]:
@@ -28,7 +25,7 @@ def unexplained(words: set[str]) -> set[str]:
 
 
 @pytest.fixture
-def databases(tmp_path: Path, sample: Stored, stored: Callable[..., Stored]) -> None:
+def databases(tmp_path: Path, sample: Stored, stored: MakeStored) -> None:
     """The usual database and a second run, in the folder of the command."""
     shutil.copy(sample.db, tmp_path / "rankscope.duckdb")
     shutil.copy(stored("planted", where="forward").db, tmp_path / "other.duckdb")

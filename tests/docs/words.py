@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,7 @@ from rankscope.output.plots import KINDS
 from rankscope.output.table_layout import Table
 from tests.json_schema import schema
 from tests.output.test_html import Page
-from tests.support import SAMPLE, Result
-
-Cli = Callable[..., Result]
+from tests.support import SAMPLE, Cli
 
 COMMANDS = (
     ("ingest", SAMPLE, "-v"),

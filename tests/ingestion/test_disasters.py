@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,14 @@ import pytest
 import rankscope
 from rankscope.errors import DatabaseError
 from rankscope.store import Database
-from tests.support import Forged, Result, Stored, copied, mostly_nightly
+from tests.support import (
+    Cli,
+    MakeForged,
+    MakeStored,
+    Result,
+    copied,
+    mostly_nightly,
+)
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -59,7 +66,7 @@ def answers(db: Path) -> object:
 
 @pytest.mark.parametrize("free", mostly_nightly([MB // 2, 0, MB // 16, MB]))
 def test_a_full_disk_and_going_on_after_room_was_made(
-    forged: Callable[..., Forged], stored: Callable[..., Stored], disk: Path, free: int
+    forged: MakeForged, stored: MakeStored, disk: Path, free: int
 ) -> None:
     reports, db = forged("plain").reports, disk / "run.duckdb"
     assert rankscope_cli("ingest", *reports[:1], "--db", db).code == 0
@@ -75,9 +82,7 @@ def test_a_full_disk_and_going_on_after_room_was_made(
 
 
 @pytest.mark.parametrize("free", mostly_nightly([MB // 16, 0]))
-def test_a_new_database_on_a_full_disk(
-    forged: Callable[..., Forged], disk: Path, free: int
-) -> None:
+def test_a_new_database_on_a_full_disk(forged: MakeForged, disk: Path, free: int) -> None:
     ballast = fill(disk, free)
     result = rankscope_cli("ingest", *forged("plain").reports, "--db", disk / "run.duckdb")
     result.refused(4, "run.duckdb", "disk is full")
@@ -86,7 +91,7 @@ def test_a_new_database_on_a_full_disk(
 
 
 @pytest.mark.parametrize("free", [0, MB // 16])
-def test_scrub_on_a_full_disk(forged: Callable[..., Forged], disk: Path, free: int) -> None:
+def test_scrub_on_a_full_disk(forged: MakeForged, disk: Path, free: int) -> None:
     report = forged("plain").reports[0]
     ballast = fill(disk, free)
     rankscope_cli("scrub", report, "-o", disk / "copy.sqlite").refused(2, "copy.sqlite", "No space")
@@ -94,7 +99,7 @@ def test_scrub_on_a_full_disk(forged: Callable[..., Forged], disk: Path, free: i
 
 
 def test_a_failed_ingest_leaves_no_new_database(
-    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forged: MakeForged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the disk is full after the database was made; a database of before stays."""
     reports, db = forged("plain").reports, tmp_path / "run.duckdb"
@@ -132,7 +137,7 @@ Database.create(Path(sys.argv[1]))
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_what_a_kill_leaves_beside_the_database_goes_with_the_next_ingest(
-    forged: Callable[..., Forged], tmp_path: Path, moment: str
+    forged: MakeForged, tmp_path: Path, moment: str
 ) -> None:
     db = tmp_path / "run.duckdb"
     command = [sys.executable, "-c", STARTING, db, moment]
@@ -152,7 +157,7 @@ main(sys.argv[1:])
 
 
 def test_what_a_killed_rebuild_leaves_goes_with_the_next_ingest(
-    forged: Callable[..., Forged], stored: Callable[..., Stored], tmp_path: Path
+    forged: MakeForged, stored: MakeStored, tmp_path: Path
 ) -> None:
     db = Path(shutil.copy(stored("plain").db, tmp_path / "run.duckdb"))
     words = ("ingest", *forged("plain").reports, "--db", db)
@@ -165,9 +170,9 @@ def test_what_a_killed_rebuild_leaves_goes_with_the_next_ingest(
 
 
 def test_clocks_that_go_back(
-    cli: Callable[..., Result],
-    forged: Callable[..., Forged],
-    stored: Callable[..., Stored],
+    cli: Cli,
+    forged: MakeForged,
+    stored: MakeStored,
     tmp_path: Path,
 ) -> None:
     """Times of files in the future, then in the past: changed is what differs."""
@@ -183,9 +188,7 @@ def test_clocks_that_go_back(
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_slow_files(
-    forged: Callable[..., Forged], stored: Callable[..., Stored], tmp_path: Path
-) -> None:
+def test_slow_files(forged: MakeForged, stored: MakeStored, tmp_path: Path) -> None:
     """As on a busy network file system: every opening and reading takes a while."""
     db = tmp_path / "run.duckdb"
     slow = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(forged("plain").folder)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.sources.discover import discover
 from rankscope.store import Database
-from tests.support import Forged, copied, mostly_nightly, mostly_slow
+from tests.support import MakeForged, copied, mostly_nightly, mostly_slow
 
 TABLES = ("ranks", "iterations", "measures", "collectives", "activities", "problems")
 
@@ -48,7 +47,7 @@ def extracted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def folder(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+def folder(forged: MakeForged, tmp_path: Path) -> Path:
     """Two reports, to spoil."""
     copied(forged("plain", iterations=12).reports[:2], tmp_path / "reports")
     return tmp_path / "reports"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from rankscope.ingestion.runs import Capture, runs_of
 from rankscope.sources.discover import discover, united
 from tests.docs.test_json_schema import fits
 from tests.forge import Export, forge, scene
-from tests.support import Forged, Result, copied, edit
+from tests.support import Cli, MakeForged, copied, edit
 
-Cli = Callable[..., Result]
 SECOND = 10**9
 
 
@@ -64,7 +62,7 @@ def test_a_missing_report_is_not_taken_from_another_run() -> None:
 
 
 @pytest.fixture
-def two_runs(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+def two_runs(forged: MakeForged, tmp_path: Path) -> Path:
     """Four ranks an hour after three."""
     reports = forged("plain", iterations=12).reports
     copied(reports[:3], tmp_path / "jobs" / "monday")

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import rankscope
-from tests.support import Forged, copied, mostly_nightly
+from tests.support import MakeForged, copied, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many
 @pytest.mark.parametrize("attempt", mostly_nightly(range(15)))
 @pytest.mark.parametrize("shared", [False, True], ids=["other reports", "the same reports"])
 def test_two_ingests_at_once(
-    forged: Callable[..., Forged], tmp_path: Path, shared: bool, attempt: int
+    forged: MakeForged, tmp_path: Path, shared: bool, attempt: int
 ) -> None:
     reports = forged("plain", iterations=12).reports
     copied(reports[:2], tmp_path / "one")

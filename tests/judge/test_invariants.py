@@ -6,7 +6,6 @@ and another order of ranks change no names, and nothing that costs is denied.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats
 from tests.forge import SCENES
 from tests.invariants import contradictions, mentioned, untold
-from tests.support import MS, Stored, capture, inputs_of, mostly_slow, without_ranks
+from tests.support import MS, MakeStored, capture, inputs_of, mostly_slow, without_ranks
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ from tests.support import MS, Stored, capture, inputs_of, mostly_slow, without_r
     ),
 )
 def test_half_of_the_run_has_the_same_leading_rank(
-    stored: Callable[..., Stored], name: str, more: dict[str, str]
+    stored: MakeStored, name: str, more: dict[str, str]
 ) -> None:
     job = stored(name, **more)
     whole = job.analysis()
@@ -196,7 +195,7 @@ def over_scenes() -> list[object]:
 
 
 @pytest.mark.parametrize("name", over_scenes())
-def test_scenes_keep_their_story(stored: Callable[..., Stored], tmp_path: Path, name: str) -> None:
+def test_scenes_keep_their_story(stored: MakeStored, tmp_path: Path, name: str) -> None:
     """In each third of the run, and without a rank that nobody mentions."""
     job = stored(name, ranks=8)
     comparison = job.run.compare()
@@ -213,7 +212,7 @@ def test_scenes_keep_their_story(stored: Callable[..., Stored], tmp_path: Path, 
         assert {*verdict.ranks} <= mentioned(again), (verdict, again)
 
 
-def test_contradictions_are_found(stored: Callable[..., Stored]) -> None:
+def test_contradictions_are_found(stored: MakeStored) -> None:
     """The check itself can fail."""
     found = stored("planted", kind="persistent", where="backward").analysis()
     for wrong in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import cast
@@ -14,7 +13,7 @@ from rankscope.judge import rules, sentences
 from rankscope.judge.judgement import Judgement
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
-from tests.support import Result, Stored
+from tests.support import Cli, MakeStored
 
 
 class Dummy(StrEnum):
@@ -53,7 +52,7 @@ def add_class(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_new_class_is_seen_in_every_output(
-    stored: Callable[..., Stored], cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    stored: MakeStored, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With `--iter-range`, for which no answer is cached."""
     db = stored("planted").db
@@ -78,7 +77,7 @@ def test_a_new_class_is_seen_in_every_output(
 
 
 def test_a_class_without_a_sentence_is_an_error_that_says_where(
-    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
+    stored: MakeStored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stored("planted").run
     add_rule(monkeypatch)
@@ -86,9 +85,7 @@ def test_a_class_without_a_sentence_is_an_error_that_says_where(
         run.imbalance(iter_range=slice(3, 20))
 
 
-def test_the_last_rule_always_decides(
-    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_rule_always_decides(stored: MakeStored, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the others every run is balanced."""
     run = stored("planted").run
     monkeypatch.setattr(rules, "RULES", rules.RULES[-1:])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 import pytest
 
 from rankscope.judge.phrases import whole_hosts
 from rankscope.judge.rules import judge
 from tests.forge import simulate, without_plants
-from tests.support import MS, Stored, inputs_of, mostly_nightly
+from tests.support import MS, MakeStored, inputs_of, mostly_nightly
 
 ROLES = "pp=4,dp=2"
 WORKERS = [
@@ -23,7 +21,7 @@ WORKERS = [
 @pytest.mark.parametrize(("where", "kind", "more"), mostly_nightly(WORKERS))
 @pytest.mark.slow
 def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
-    stored: Callable[..., Stored], where: str, kind: str, more: dict[str, float]
+    stored: MakeStored, where: str, kind: str, more: dict[str, float]
 ) -> None:
     factor = {"factor": 1.5} if where == "device" else {}
     size = {"ranks": 8, "iterations": 16}
@@ -37,7 +35,7 @@ def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
 
 
 @pytest.mark.slow
-def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: Callable[..., Stored]) -> None:
+def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: MakeStored) -> None:
     """The bubble hides its loading: without the plant the job takes as long."""
     job = stored("pipeline", ranks=8, iterations=16, where="load", kind="persistent")
     assert job.truth is not None
@@ -57,9 +55,7 @@ def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: Callable[...
 
 @pytest.mark.slow
 @pytest.mark.parametrize("roles", [ROLES, None])
-def test_nobody_is_to_blame_for_the_bubble(
-    stored: Callable[..., Stored], roles: str | None
-) -> None:
+def test_nobody_is_to_blame_for_the_bubble(stored: MakeStored, roles: str | None) -> None:
     job = stored("pipeline", ranks=8, iterations=16, slow="nobody")
     verdict = job.analysis(roles=roles).verdict
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
@@ -67,9 +63,7 @@ def test_nobody_is_to_blame_for_the_bubble(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("roles", "role"), [(ROLES, "pp=3"), (None, "like rank 3")])
-def test_a_long_last_stage_is_by_design(
-    stored: Callable[..., Stored], roles: str | None, role: str
-) -> None:
+def test_a_long_last_stage_is_by_design(stored: MakeStored, roles: str | None, role: str) -> None:
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     verdict = job.analysis(roles=roles).verdict
     assert (verdict.kind, verdict.ranks, verdict.roles) == ("structural", (), (role,))
@@ -81,7 +75,7 @@ def test_a_long_last_stage_is_by_design(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("roles", mostly_nightly(["pp=4", None]))
-def test_one_rank_a_stage(stored: Callable[..., Stored], roles: str | None) -> None:
+def test_one_rank_a_stage(stored: MakeStored, roles: str | None) -> None:
     """No two ranks do the same, but their kernels are the same."""
     size = {"ranks": 4, "iterations": 16}
     verdict = stored("pipeline", **size, slow="nobody").analysis(roles=roles).verdict
@@ -94,7 +88,7 @@ def test_one_rank_a_stage(stored: Callable[..., Stored], roles: str | None) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", mostly_nightly([8, 16]))
-def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ranks: int) -> None:
+def test_a_slow_host_is_named_before_its_ranks(stored: MakeStored, ranks: int) -> None:
     """Half of the ranks may be slow: nothing but more work makes it a design."""
     verdict = stored("slow_host", ranks=ranks).analysis().verdict
     assert (verdict.kind, verdict.cause) == ("persistent", "load")
@@ -105,7 +99,7 @@ def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ra
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "seed"), mostly_nightly([(8, 0), (8, 1)]))
-def test_random_batch_lengths_rotate(stored: Callable[..., Stored], ranks: int, seed: int) -> None:
+def test_random_batch_lengths_rotate(stored: MakeStored, ranks: int, seed: int) -> None:
     verdict = stored("sequence_lengths", ranks=ranks, seed=seed).analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("rotating", ()), verdict.sentence
     assert verdict.cause in ("forward", "backward")

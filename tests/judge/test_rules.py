@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import rankscope
 from tests.forge import Plant, forge, scene
 from tests.forge.plants import hit_list
-from tests.support import MS, Stored, mostly_nightly, mostly_slow, one_at_a_time
+from tests.support import MS, MakeStored, Stored, mostly_nightly, mostly_slow, one_at_a_time
 
 PHASES = ("load", "forward", "backward", "optimizer")
 SEEDS = (0, 1, 2)
@@ -37,9 +36,7 @@ def flagged(job: Stored) -> set[tuple[int, int]]:
         PHASES,
     ),
 )
-def test_planted_ranks_are_found(
-    stored: Callable[..., Stored], kind: str, where: str, gpu: bool
-) -> None:
+def test_planted_ranks_are_found(stored: MakeStored, kind: str, where: str, gpu: bool) -> None:
     job = stored("planted", kind=kind, where=where, gpu=gpu)
     verdict = job.analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == (kind, (3,), where)
@@ -62,7 +59,7 @@ def test_planted_ranks_are_found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_nightly(SEEDS))
-def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) -> None:
+def test_lone_flags_of_others_are_few(stored: MakeStored, seed: int) -> None:
     job = stored("planted", kind="periodic", where="forward", seed=seed)
     assert hits(job) <= flagged(job)
     assert len(flagged(job) - hits(job)) <= 3
@@ -72,9 +69,7 @@ def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) 
     ("ranks", "seed"), mostly_nightly([*((4, seed) for seed in SEEDS), (8, 0), (8, 3)])
 )
 @pytest.mark.parametrize("kind", mostly_slow(["structural", "balanced", "rotating"]))
-def test_no_rank_is_named_wrongly(
-    stored: Callable[..., Stored], kind: str, seed: int, ranks: int
-) -> None:
+def test_no_rank_is_named_wrongly(stored: MakeStored, kind: str, seed: int, ranks: int) -> None:
     where = "data" if kind == "structural" else "forward"
     job = stored("planted", ranks=ranks, kind=kind, where=where, seed=seed)
     verdict = job.analysis().verdict
@@ -87,7 +82,7 @@ def test_no_rank_is_named_wrongly(
                  "dali", "copy_in_forward", "micro_batches", "loss_all_reduce",
                  "trailing_all_gather"], slow=4),
 )  # fmt: skip
-def test_healthy_jobs_are_balanced(stored: Callable[..., Stored], name: str) -> None:
+def test_healthy_jobs_are_balanced(stored: MakeStored, name: str) -> None:
     verdict = stored(name).analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
     assert verdict.iterations == ()
@@ -112,16 +107,14 @@ def test_the_worst_rank_comes_first_though_a_lesser_one_is_clearer(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_role_of_its_own_explains_no_period(stored: Callable[..., Stored]) -> None:
+def test_a_role_of_its_own_explains_no_period(stored: MakeStored) -> None:
     job = stored("planted", ranks=4, kind="periodic", where="load")
     verdict = job.run.imbalance(roles="pp=4").verdict
     assert (verdict.kind, verdict.ranks) == ("periodic", job.analysis().verdict.ranks)
 
 
 @pytest.mark.parametrize("ranks", mostly_nightly([2, 4]))
-def test_what_is_in_a_cause_is_measured_as_the_excess_is(
-    stored: Callable[..., Stored], ranks: int
-) -> None:
+def test_what_is_in_a_cause_is_measured_as_the_excess_is(stored: MakeStored, ranks: int) -> None:
     """Against the lower median: of two ranks the other one, not the middle between them."""
     verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
     assert verdict.excess_ns is not None
@@ -131,13 +124,13 @@ def test_what_is_in_a_cause_is_measured_as_the_excess_is(
 
 @pytest.mark.parametrize("ranks", mostly_nightly([2, 3]))
 @pytest.mark.slow
-def test_a_straggler_among_few(stored: Callable[..., Stored], ranks: int) -> None:
+def test_a_straggler_among_few(stored: MakeStored, ranks: int) -> None:
     verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (ranks - 1,), "load")
     assert stored("plain", ranks=ranks).analysis().verdict.ranks == ()
 
 
-def test_a_single_rank_is_inconclusive(stored: Callable[..., Stored]) -> None:
+def test_a_single_rank_is_inconclusive(stored: MakeStored) -> None:
     job = stored("plain", ranks=1)
     verdict = job.analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
@@ -148,14 +141,14 @@ def test_a_single_rank_is_inconclusive(stored: Callable[..., Stored]) -> None:
 
 @pytest.mark.parametrize("limits", [(10, 14), (12, 13), (0, 5)])
 def test_few_iterations_tell_the_story_of_the_run(
-    stored: Callable[..., Stored], limits: tuple[int, int]
+    stored: MakeStored, limits: tuple[int, int]
 ) -> None:
     verdict = stored("planted").analysis(iter_range=slice(*limits)).verdict
     assert (verdict.kind, verdict.ranks) == ("persistent", (3,))
     assert verdict.iterations == tuple(range(*limits)), "the warm-up is asked for"
 
 
-def test_nothing_visible_of_communication_is_inconclusive(stored: Callable[..., Stored]) -> None:
+def test_nothing_visible_of_communication_is_inconclusive(stored: MakeStored) -> None:
     """Host clock, NCCL: the waits hide in whatever call blocks first."""
     analysis = stored("planted", where="backward").analysis(clock="host")
     assert analysis.outliers.metric != "work"
@@ -163,6 +156,6 @@ def test_nothing_visible_of_communication_is_inconclusive(stored: Callable[..., 
 
 
 @pytest.mark.slow
-def test_loading_can_still_be_judged_there(stored: Callable[..., Stored]) -> None:
+def test_loading_can_still_be_judged_there(stored: MakeStored) -> None:
     verdict = stored("planted", where="load").analysis(clock="host").verdict
     assert (verdict.ranks, verdict.cause, verdict.gain_is_bound) == ((3,), "load", True)

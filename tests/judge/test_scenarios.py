@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from rankscope.judge.excess import excess_of
 from rankscope.judge.healing import only
 from rankscope.judge.replay import Healing, Replay
 from tests.forge import Truth, simulate, without_plants
-from tests.support import Stored, mostly_nightly, mostly_slow, replay_of
+from tests.support import MakeStored, mostly_nightly, mostly_slow, replay_of
 
 PLANTED = [
     ("persistent", "load"), ("transient", "forward"), ("periodic", "device"),
@@ -65,7 +65,7 @@ def length(truth: Truth, clock: str, numbers: tuple[int, ...]) -> float:
     ids=["-".join(map(str, (name, *more.values()))) for name, more, _ in CASES],
 )
 def test_gains_are_what_the_plant_cost(
-    stored: Callable[..., Stored], name: str, parameters: dict[str, object], roles: str | None
+    stored: MakeStored, name: str, parameters: dict[str, object], roles: str | None
 ) -> None:
     more = SHORT if parameters.get("kind") == "transient" else {}
     job = stored(name, **parameters, **more)
@@ -85,7 +85,7 @@ def test_gains_are_what_the_plant_cost(
 
 
 @pytest.mark.slow
-def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Stored]) -> None:
+def test_a_replay_of_nothing_changed_changes_nothing(stored: MakeStored) -> None:
     for name in ("plain", "loss_all_reduce", "trailing_all_gather", "free_running", "mpi_like"):
         job = stored(name)
         assert job.truth is not None
@@ -99,7 +99,7 @@ def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Store
         assert replay.gains_ns(nobody, numbers) == [0, 0]
 
 
-def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
+def test_mending_more_gains_no_less(stored: MakeStored) -> None:
     job = stored("planted", kind="persistent", where="backward")
     analysis = job.analysis()
     replay, numbers = replay_of(analysis), analysis.selection.numbers
@@ -123,9 +123,7 @@ def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_nightly(["planted", "trailing_all_gather", "mpi_like"]))
-def test_targets_played_together_gain_what_they_gain_alone(
-    stored: Callable[..., Stored], name: str
-) -> None:
+def test_targets_played_together_gain_what_they_gain_alone(stored: MakeStored, name: str) -> None:
     analysis = stored(name).analysis()
     replay, numbers = replay_of(analysis), analysis.selection.numbers
     assert replay is not None
@@ -137,7 +135,7 @@ def test_targets_played_together_gain_what_they_gain_alone(
         assert replay.times_ns(targets, numbers, most=most) == together
 
 
-def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
+def test_the_table_of_scenarios(stored: MakeStored) -> None:
     analysis = stored("planted", kind="periodic", where="forward").analysis()
     output = analysis.imbalance().what_if
     assert output is not None
@@ -154,7 +152,7 @@ def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
 
 
 @pytest.mark.slow
-def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
+def test_a_role_can_be_what_is_mended(stored: MakeStored) -> None:
     """A long last stage, were it like the others: again by simulating."""
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     assert job.truth is not None
@@ -170,7 +168,7 @@ def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
     assert roles["gain_ns"][0] == pytest.approx(true, rel=0.1)
 
 
-def test_where_it_cannot_be_known_nothing_is_played(stored: Callable[..., Stored]) -> None:
+def test_where_it_cannot_be_known_nothing_is_played(stored: MakeStored) -> None:
     analysis = stored("plain").analysis(clock="host")
     assert replay_of(analysis) is None
     assert analysis.imbalance().what_if is None

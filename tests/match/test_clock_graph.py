@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +22,7 @@ from rankscope.match.collectives import Matched, match
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from tests.match.worlds import World, both_ways, world
-from tests.support import Stored, mostly_nightly
+from tests.support import MakeStored, mostly_nightly
 
 SECOND = 1_000_000_000
 SEEDS = range(6)
@@ -256,7 +255,7 @@ SCENES = [(4, 1, 5.0, 50.0), (8, 2, 5.0, 50.0), (8, 4, 0.5, 5.0)]
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "tp", "offset_s", "drift_ppm"), mostly_nightly(SCENES))
 def test_clocks_of_simulated_reports(
-    stored: Callable[..., Stored], ranks: int, tp: int, offset_s: float, drift_ppm: float
+    stored: MakeStored, ranks: int, tp: int, offset_s: float, drift_ppm: float
 ) -> None:
     """Hosts seconds apart: the simulator's own correction, within the residual and 50 µs."""
     job = stored(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 import pytest
 
 from tests.match.worlds import plain
-from tests.support import MS, Stored, mostly_nightly, mostly_slow
+from tests.support import MS, MakeStored, Stored, mostly_nightly, mostly_slow
 
 KEY = ["rank", "operation", "end_ns"]
 
@@ -36,7 +34,7 @@ SCENES = [
 
 
 @pytest.mark.parametrize("name", mostly_slow(SCENES, slow=4))
-def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: str) -> None:
+def test_waits_are_those_of_the_simulator(stored: MakeStored, name: str) -> None:
     """Within 2 %, or the ends' scatter where that is more: durations cannot tell better."""
     job = stored(name)
     both = told_and_true(job)
@@ -53,7 +51,7 @@ def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: s
 @pytest.mark.parametrize(
     "name", mostly_nightly(["tensor_parallel", "offsets", "plain", "trailing_all_gather"])
 )
-def test_ranks_are_grouped_by_communicator(stored: Callable[..., Stored], name: str) -> None:
+def test_ranks_are_grouped_by_communicator(stored: MakeStored, name: str) -> None:
     job = stored(name)
     both = told_and_true(job)
     assert job.truth is not None
@@ -68,7 +66,7 @@ def test_ranks_are_grouped_by_communicator(stored: Callable[..., Stored], name: 
 
 
 @pytest.mark.slow
-def test_clock_offsets_do_not_change_waits(stored: Callable[..., Stored]) -> None:
+def test_clock_offsets_do_not_change_waits(stored: MakeStored) -> None:
     columns = ["rank", "iteration", "wait_ns", "collective_wait_ns", "collective_transfer_ns"]
     skewed = stored("offsets").run.iterations().select(columns)
     level = stored("planted", kind="transient", where="backward").run.iterations().select(columns)
@@ -78,7 +76,7 @@ def test_clock_offsets_do_not_change_waits(stored: Callable[..., Stored]) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", mostly_nightly([8, 4]))
-def test_clocks_are_found(stored: Callable[..., Stored], ranks: int) -> None:
+def test_clocks_are_found(stored: MakeStored, ranks: int) -> None:
     job = stored("offsets", ranks=ranks)
     assert job.truth is not None
     facts = job.analysis().facts
@@ -95,14 +93,14 @@ def test_clocks_are_found(stored: Callable[..., Stored], ranks: int) -> None:
     assert facts.offsets_ns[0] == 0
 
 
-def test_good_clocks_need_next_to_no_correction(stored: Callable[..., Stored]) -> None:
+def test_good_clocks_need_next_to_no_correction(stored: MakeStored) -> None:
     facts = stored("plain").analysis().facts
     assert {*facts.offsets_ns} == {0, 1, 2, 3}
     assert max(map(abs, facts.offsets_ns.values())) < 10_000
     assert {*facts.drift_ppm.values()} == {0.0}
 
 
-def test_waits_stay_inside_exposed_communication(stored: Callable[..., Stored]) -> None:
+def test_waits_stay_inside_exposed_communication(stored: MakeStored) -> None:
     for name in ("buckets", "tensor_parallel", "host_only"):
         frame = stored(name).run.iterations()
         assert (frame["wait_ns"] >= 0).all(), name
@@ -111,7 +109,7 @@ def test_waits_stay_inside_exposed_communication(stored: Callable[..., Stored]) 
 
 
 @pytest.mark.slow
-def test_hidden_waits_are_distinguished_from_exposed_ones(stored: Callable[..., Stored]) -> None:
+def test_hidden_waits_are_distinguished_from_exposed_ones(stored: MakeStored) -> None:
     """Buckets overlap backward: most of the waiting in them costs nothing."""
     frame = stored("buckets", ranks=8).run.iterations().filter(pl.col("iteration") % 5 == 2)
     others = frame.filter((pl.col("rank") != 1) & (pl.col("iteration") > 0))
@@ -119,7 +117,7 @@ def test_hidden_waits_are_distinguished_from_exposed_ones(stored: Callable[..., 
     assert others["wait_ns"].median() == pytest.approx(5 * MS, rel=0.1)
 
 
-def test_the_last_comer_is_the_planted_rank(stored: Callable[..., Stored]) -> None:
+def test_the_last_comer_is_the_planted_rank(stored: MakeStored) -> None:
     job = stored("planted", kind="persistent", where="forward")
     by_rank = job.analysis().waits().sort("rank")
     share = by_rank["last_arriver_share"].to_list()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from rankscope.match.communication import match_again, match_calls, waits_of
-from tests.support import Stored, mostly_nightly
+from tests.support import MakeStored, mostly_nightly
 
 KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 
@@ -20,7 +18,7 @@ KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
     ),
 )
 def test_of_some_iterations_as_of_all(
-    stored: Callable[..., Stored], name: str, ranks: int, roles: str | None
+    stored: MakeStored, name: str, ranks: int, roles: str | None
 ) -> None:
     comparison = stored(name, ranks).analysis(roles=roles)
     numbers = comparison.selection.numbers[3:5]
@@ -36,7 +34,7 @@ def test_of_some_iterations_as_of_all(
     assert one.height
 
 
-def test_all_calls_matched_again_are_the_same(stored: Callable[..., Stored]) -> None:
+def test_all_calls_matched_again_are_the_same(stored: MakeStored) -> None:
     """Who lets them go gets equal ones later."""
     comparison = stored("buckets").analysis()
     first = match_calls(comparison.scope, [])

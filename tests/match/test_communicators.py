@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import polars as pl
@@ -12,7 +11,7 @@ from rankscope.match.collectives import match
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from tests.match.worlds import World, world
-from tests.support import Stored, mostly_nightly
+from tests.support import MakeStored, mostly_nightly
 
 
 def groups(made: World) -> set[tuple[str, tuple[int, ...]]]:
@@ -74,7 +73,7 @@ def test_messages_of_other_sizes_belong_to_other_communicators() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "tp"), mostly_nightly([(8, 2), (16, 4)]))
-def test_groups_of_simulated_reports(stored: Callable[..., Stored], ranks: int, tp: int) -> None:
+def test_groups_of_simulated_reports(stored: MakeStored, ranks: int, tp: int) -> None:
     """With next to no lateness: the plant costs 0.2 ms."""
     job = stored("tensor_parallel", ranks=ranks, iterations=12, tp=tp, extra_ms=0.2)
     assert job.truth is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +17,11 @@ from rankscope.match.iteration_matching import check_pairing, pair_iterations
 from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
 from tests.frames import filled
-from tests.support import Stored, mostly_nightly
+from tests.support import MakeStored, mostly_nightly
 
 
 @pytest.mark.parametrize("late", mostly_nightly([2, 1, 5]))
-def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], late: int) -> None:
+def test_captures_that_start_late_are_shifted(stored: MakeStored, late: int) -> None:
     job = stored("late_capture", late=late)
     analysis = job.analysis()
     codes = {problem.code: problem for problem in analysis.warnings}
@@ -35,7 +34,7 @@ def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], lat
 
 
 @pytest.mark.slow
-def test_numbers_need_no_pairing(stored: Callable[..., Stored]) -> None:
+def test_numbers_need_no_pairing(stored: MakeStored) -> None:
     analysis = stored("late_capture", numbered=True).analysis()
     assert analysis.facts.matched_by == "number"
     assert {problem.code for problem in analysis.warnings} == {"iterations-uneven"}
@@ -43,7 +42,7 @@ def test_numbers_need_no_pairing(stored: Callable[..., Stored]) -> None:
 
 
 @pytest.mark.slow
-def test_counting_alone_is_reported(stored: Callable[..., Stored]) -> None:
+def test_counting_alone_is_reported(stored: MakeStored) -> None:
     job = stored("planted", kind="balanced")
     assert "matched-by-ordinal" not in {problem.code for problem in job.analysis().warnings}
     analysis = stored("late_capture", late=0).analysis()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 import pytest
 
@@ -11,16 +9,14 @@ from rankscope.match.point_to_point import OPERATION, pair_peers
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
 from tests.match.worlds import plain
-from tests.support import Stored, mostly_nightly, replay_of
+from tests.support import MakeStored, mostly_nightly, replay_of
 
 STAGES = 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("roles", mostly_nightly(["pp=4,dp=4", "PP=4, dp=4"]))
-def test_transfers_are_paired_with_the_right_neighbour(
-    stored: Callable[..., Stored], roles: str
-) -> None:
+def test_transfers_are_paired_with_the_right_neighbour(stored: MakeStored, roles: str) -> None:
     job = stored("pipeline", ranks=16, iterations=12)
     assert job.truth is not None
     matched = job.matched(roles=roles)
@@ -46,7 +42,7 @@ def test_transfers_are_paired_with_the_right_neighbour(
 
 @pytest.mark.slow
 def test_nothing_is_paired_unless_roles_tell_who_neighbours_are(
-    stored: Callable[..., Stored],
+    stored: MakeStored,
 ) -> None:
     job = stored("pipeline", ranks=8)
     analysis = job.analysis()

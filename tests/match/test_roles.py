@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +13,7 @@ from rankscope.match.roles import ALL, given_roles, inferred_roles
 from rankscope.model.schema import ACTIVITIES, COLLECTIVES, empty
 from tests.frames import filled
 from tests.match.worlds import world
-from tests.support import Result, Stored, mostly_nightly, mostly_slow
+from tests.support import Cli, MakeStored, Stored, mostly_nightly, mostly_slow
 
 
 def test_the_first_dimension_varies_fastest() -> None:
@@ -130,16 +129,14 @@ def test_a_folder_is_no_csv(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", mostly_slow(["imbalance", "diff", "pick-reports", "report"], 2))
 @pytest.mark.parametrize("spec", ["dp=3", "junk", "tp=2,tp=2"])
-def test_wrong_roles_are_wrong_usage(
-    cli: Callable[..., Result], sample: Stored, command: str, spec: str
-) -> None:
+def test_wrong_roles_are_wrong_usage(cli: Cli, sample: Stored, command: str, spec: str) -> None:
     where = {"diff": [sample.db, sample.db], "report": ["--db", sample.db, "-o", "page.html"]}
     result = cli(command, *where.get(command, ["--db", sample.db]), "--roles", spec)
     result.refused(2, "--roles", spec)
 
 
 @pytest.mark.slow
-def test_stages_are_distinguished_by_who_reduces_together(stored: Callable[..., Stored]) -> None:
+def test_stages_are_distinguished_by_who_reduces_together(stored: MakeStored) -> None:
     """The last stage does more, and nobody said so: inferred, and said to be."""
     analysis = stored("pipeline", ranks=8, slow="stage", factor=1.5).analysis()
     assert analysis.roles.source == analysis.facts.roles == "inferred"
@@ -197,9 +194,7 @@ def test_what_reduces_gradients_is_summed(size: int | None) -> None:
 @pytest.mark.parametrize(
     ("name", "ranks"), mostly_nightly([("buckets", 4), ("plain", 8), ("slow_host", 16)])
 )
-def test_data_parallel_ranks_are_alike(
-    stored: Callable[..., Stored], name: str, ranks: int
-) -> None:
+def test_data_parallel_ranks_are_alike(stored: MakeStored, name: str, ranks: int) -> None:
     analysis = stored(name, ranks=ranks).analysis()
     assert analysis.roles.source == "none"
     assert {*analysis.roles.of.values()} == {ALL}
@@ -208,7 +203,7 @@ def test_data_parallel_ranks_are_alike(
 
 
 @pytest.mark.slow
-def test_given_roles_are_not_called_inferred(stored: Callable[..., Stored]) -> None:
+def test_given_roles_are_not_called_inferred(stored: MakeStored) -> None:
     analysis = stored("pipeline", ranks=8, slow="stage", factor=1.5).analysis(roles="pp=4,dp=2")
     assert analysis.facts.roles == "given"
     assert "roles-inferred" not in {each.code for each in analysis.warnings}

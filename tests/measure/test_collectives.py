@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 import pytest
 
 from rankscope.measure.rank import detail_ranks
 from tests.frames import PROCESS, THREAD, device_work, found, named, ranges, trace
-from tests.support import Stored, mostly_slow, scenes
+from tests.support import MakeStored, Stored, mostly_slow, scenes
 
 KEY = ["rank", "operation", "start_ns", "end_ns"]
 
@@ -23,7 +21,7 @@ def true_collectives(job: Stored) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("name", mostly_slow(scenes({"late_capture"}), 2, 10))
-def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
+def test_arrivals_are_exact(stored: MakeStored, name: str) -> None:
     job = stored(name)
     output = job.analysis().tables.collectives
     both = true_collectives(job).join(output, on=KEY, suffix="_told", how="left")
@@ -44,7 +42,7 @@ WITH_GRADIENTS = scenes({"late_capture", "cuda_graph", "no_launch_record"})
 
 
 @pytest.mark.parametrize("name", mostly_slow(WITH_GRADIENTS, 1, 9))
-def test_gradient_reductions_are_distinguished(stored: Callable[..., Stored], name: str) -> None:
+def test_gradient_reductions_are_distinguished(stored: MakeStored, name: str) -> None:
     job = stored(name)
     output = job.analysis().tables.collectives.select(*KEY, "gradient")
     both = true_collectives(job).join(output, on=KEY)
@@ -53,7 +51,7 @@ def test_gradient_reductions_are_distinguished(stored: Callable[..., Stored], na
 
 
 @pytest.mark.slow
-def test_scenes_have_collectives_that_are_none(stored: Callable[..., Stored]) -> None:
+def test_scenes_have_collectives_that_are_none(stored: MakeStored) -> None:
     """Else the test above would show little."""
     for name in ("loss_all_reduce", "trailing_all_gather", "tensor_parallel"):
         purposes = {*true_collectives(stored(name))["purpose"]}
@@ -61,7 +59,7 @@ def test_scenes_have_collectives_that_are_none(stored: Callable[..., Stored]) ->
 
 
 @pytest.mark.slow
-def test_without_a_reduction_there_is_no_time_to_it(stored: Callable[..., Stored]) -> None:
+def test_without_a_reduction_there_is_no_time_to_it(stored: MakeStored) -> None:
     frame = stored("no_sync").run.iterations()
     without = frame.filter(pl.col("iteration") % 4 != 3)
     assert without["time_to_all_reduce_ns"].is_null().all()
@@ -70,12 +68,12 @@ def test_without_a_reduction_there_is_no_time_to_it(stored: Callable[..., Stored
 
 
 @pytest.mark.slow
-def test_unmatched_calls_are_none(stored: Callable[..., Stored]) -> None:
+def test_unmatched_calls_are_none(stored: MakeStored) -> None:
     for name in ("plain", "tensor_parallel", "host_only", "mpi_like", "trailing_all_gather"):
         assert stored(name).matched().unmatched.is_empty(), name
 
 
-def test_one_mpi_call_is_seen_once(stored: Callable[..., Stored]) -> None:
+def test_one_mpi_call_is_seen_once(stored: MakeStored) -> None:
     output = stored("mpi_like").analysis().tables.collectives
     assert output.height == len(true_collectives(stored("mpi_like")))
     assert {*output["communicator"]} == {"mpi"}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import polars as pl
 import pytest
 
 from tests.forge.ownership import PHASES
-from tests.support import MS, Stored, assert_adds_up, mostly_slow, scenes
+from tests.support import MS, MakeStored, Stored, assert_adds_up, mostly_slow, scenes
 
 UNPHASED = {"no_launch_record", "cuda_graph"}
 ON_HOST = {"host_only", "mpi_like"}
@@ -43,7 +41,7 @@ def wrong(both: pl.DataFrame, name: str, tolerance: float) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("name", mostly_slow(scenes({"late_capture"}), 3, 9))
-def test_host_clock_is_exact(stored: Callable[..., Stored], name: str) -> None:
+def test_host_clock_is_exact(stored: MakeStored, name: str) -> None:
     both = told_and_true(stored(name), "host")
     if name == "cuda_graph":  # its phases have no ranges
         both = both.with_columns(pl.lit(None, pl.Int64).alias("forward_ns_true"))
@@ -60,7 +58,7 @@ def test_host_clock_is_exact(stored: Callable[..., Stored], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", mostly_slow(scenes(UNPHASED | ON_HOST | {"late_capture"}), 4, 4))
-def test_gpu_clock_is_within_a_thousandth(stored: Callable[..., Stored], name: str) -> None:
+def test_gpu_clock_is_within_a_thousandth(stored: MakeStored, name: str) -> None:
     both = told_and_true(stored(name), "gpu")
     if name == "load_between":  # the first batch is copied before the first range: no matter how
         both = both.filter(~pl.col("first"))
@@ -71,7 +69,7 @@ def test_gpu_clock_is_within_a_thousandth(stored: Callable[..., Stored], name: s
 
 
 @pytest.mark.parametrize("name", mostly_slow(scenes(), 4, 8))
-def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) -> None:
+def test_parts_add_up_to_the_window(stored: MakeStored, name: str) -> None:
     measures = stored(name).analysis().tables.measures
     assert_adds_up(measures)
     assert measures["iteration_ns"].is_not_null().all()
@@ -82,14 +80,14 @@ def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) ->
 
 
 @pytest.mark.parametrize("name", mostly_slow(scenes(), 3, 9))
-def test_the_first_iterations_loading_is_unknown(stored: Callable[..., Stored], name: str) -> None:
+def test_the_first_iterations_loading_is_unknown(stored: MakeStored, name: str) -> None:
     measures = stored(name).analysis().tables.measures
     first = pl.col("iteration") == pl.col("iteration").min().over("rank", "clock")
     assert measures.filter(first)["load_ns"].is_null().all()
 
 
 @pytest.mark.slow
-def test_phases_are_unknown_where_launches_are(stored: Callable[..., Stored]) -> None:
+def test_phases_are_unknown_where_launches_are(stored: MakeStored) -> None:
     """Above 5 % of an iteration's computing without a launch record its phases are null."""
     job = stored("no_launch_record")
     assert job.truth is not None
@@ -110,7 +108,7 @@ def test_phases_are_unknown_where_launches_are(stored: Callable[..., Stored]) ->
 
 
 @pytest.mark.slow
-def test_phases_of_a_graph_that_spans_them_are_unknown(stored: Callable[..., Stored]) -> None:
+def test_phases_of_a_graph_that_spans_them_are_unknown(stored: MakeStored) -> None:
     job = stored("cuda_graph")
     both = told_and_true(job, "gpu")
     for phase in ("load", "forward", "backward", "optimizer"):
@@ -126,7 +124,7 @@ def _told_of(job: Stored) -> set[int]:
 
 
 @pytest.mark.parametrize("clock", ["host", "gpu"])
-def test_late_captures_mean_the_same_iterations(stored: Callable[..., Stored], clock: str) -> None:
+def test_late_captures_mean_the_same_iterations(stored: MakeStored, clock: str) -> None:
     job = stored("late_capture")
     both = told_and_true(job, clock)
     assert both.filter(pl.col("rank") == 3)["iteration"].min() == 2
@@ -136,7 +134,7 @@ def test_late_captures_mean_the_same_iterations(stored: Callable[..., Stored], c
 
 
 @pytest.mark.slow
-def test_a_straggler_behind_queued_buckets_shows_in_full(stored: Callable[..., Stored]) -> None:
+def test_a_straggler_behind_queued_buckets_shows_in_full(stored: MakeStored) -> None:
     """Five overlapping all-reduces: lateness read off kernel starts would show next to nothing."""
     job = stored("buckets", ranks=8)
     assert job.truth is not None
@@ -155,7 +153,7 @@ def _excess(frame: pl.DataFrame) -> dict[int, float]:
     return dict(frame.group_by("iteration").agg(mine - others).iter_rows())
 
 
-def test_what_the_naive_sum_would_say_is_wrong(stored: Callable[..., Stored]) -> None:
+def test_what_the_naive_sum_would_say_is_wrong(stored: MakeStored) -> None:
     """In the trap the late rank's `backward` range is the shortest; its own time the longest."""
     job = stored("host_only")
     assert job.truth is not None

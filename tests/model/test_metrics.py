@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +34,7 @@ from rankscope.output.plots import heatmap
 from rankscope.output.plots.grid import excesses
 from tests.availability import SOURCES, availability_table
 from tests.output.test_html import Page, unpacked
-from tests.support import MS, Forged, Result
+from tests.support import MS, Cli, MakeForged
 
 CALLS = Metric(
     "calls",
@@ -69,7 +68,7 @@ def metric(monkeypatch: pytest.MonkeyPatch) -> Metric:
 
 
 @pytest.fixture
-def run(metric: Metric, forged: Callable[..., Forged], tmp_path: Path) -> rankscope.Run:
+def run(metric: Metric, forged: MakeForged, tmp_path: Path) -> rankscope.Run:
     """A run that was ingested with the metric."""
     return rankscope.ingest(forged("plain", iterations=12).reports, tmp_path / "run.duckdb", jobs=1)
 
@@ -89,7 +88,7 @@ def test_a_metric_of_another_unit_is_stored_and_explained(
 
 @pytest.mark.slow
 def test_a_metric_of_another_unit_is_seen_by_every_command(
-    run: rankscope.Run, metric: Metric, cli: Callable[..., Result]
+    run: rankscope.Run, metric: Metric, cli: Cli
 ) -> None:
     count = run.iterations()["calls_count"].unique().item()  # every rank calls the same
     text = cli("imbalance", "--db", run.db).out
@@ -116,7 +115,7 @@ def test_a_metric_of_another_unit_is_seen_by_every_command(
 
 @pytest.mark.slow
 def test_a_metric_of_another_unit_is_on_the_page(
-    run: rankscope.Run, metric: Metric, cli: Callable[..., Result]
+    run: rankscope.Run, metric: Metric, cli: Cli
 ) -> None:
     assert cli("report", "--db", run.db, "-o", "page.html").code == 0
     page = Page(Path("page.html").read_text("utf-8")).data
@@ -134,7 +133,7 @@ def test_a_metric_of_another_unit_is_on_the_page(
     assert headings["calls_count"]["meaning"] == metric.meaning
 
 
-def drawn(cli: Callable[..., Result], run: rankscope.Run) -> str:
+def drawn(cli: Cli, run: rankscope.Run) -> str:
     """The texts of a heat map of the metric."""
     done = cli("plot", "heatmap", "--db", run.db, "--metric", "calls", "-o", "map.svg")
     assert done.code == 0, done.err
@@ -142,9 +141,7 @@ def drawn(cli: Callable[..., Result], run: rankscope.Run) -> str:
 
 
 @pytest.mark.slow
-def test_a_metric_of_another_unit_is_drawn_in_its_unit(
-    run: rankscope.Run, cli: Callable[..., Result]
-) -> None:
+def test_a_metric_of_another_unit_is_drawn_in_its_unit(run: rankscope.Run, cli: Cli) -> None:
     texts = drawn(cli, run)
     assert "Calls: no rank exceeds the median rank on average" in texts
     assert "excess (count)" in texts
@@ -154,7 +151,7 @@ def test_a_metric_of_another_unit_is_drawn_in_its_unit(
 
 @pytest.mark.slow
 def test_the_rank_with_the_most_of_a_count_is_named(
-    run: rankscope.Run, cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    run: rankscope.Run, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def more_on_rank_1(comparison: Comparison, metric: str) -> pl.DataFrame:
         frame = excesses(comparison, metric)
@@ -203,7 +200,7 @@ def test_completion_and_errors_know_a_new_metric(metric: Metric) -> None:
 
 def test_a_metric_that_nobody_computes_is_a_clear_error(
     metric: Metric,
-    forged: Callable[..., Forged],
+    forged: MakeForged,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

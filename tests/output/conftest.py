@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support import Stored
+from tests.support import MakeStored, Stored
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -18,7 +18,7 @@ FLAGS = (
 
 
 @pytest.fixture(scope="module")
-def job(stored: Callable[..., Stored]) -> Stored:
+def job(stored: MakeStored) -> Stored:
     """Rank 7 of 8 loads 8 ms longer in every fifth iteration."""
     return stored("planted", ranks=8, kind="periodic", where="load")
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,7 @@ from rankscope.output.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, u
 from rankscope.output.html.page import safe
 from rankscope.output.phase_shares import phase_shares
 from rankscope.output.text_tables import LEAST_GAIN
-from tests.support import SAMPLE, Result, Stored, copied, edit
-
-Cli = Callable[..., Result]
+from tests.support import SAMPLE, Cli, MakeStored, Stored, copied, edit
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -216,7 +213,7 @@ def test_a_page_replaces_the_old_one_and_is_reported_in_json(cli: Cli, sample: S
     assert [path.name for path in Path().iterdir()] == ["page.html"]
 
 
-def test_a_long_verdict_is_never_cut(stored: Callable[..., Stored]) -> None:
+def test_a_long_verdict_is_never_cut(stored: MakeStored) -> None:
     sentence = f"Rank 3 is slow (kernel {'gemm_' * 200}takes longer). {'And so on; ' * 60}end."
     output = safe({"verdict": {"sentence": sentence, "roles": ["x" * 900]}, "next": sentence})
     assert output["verdict"]["sentence"] == output["next"] == sentence

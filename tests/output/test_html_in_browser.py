@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.output.html.lanes import ShownTimeline
 from rankscope.output.html.page import render_page
 from rankscope.output.html.page_text import Origin
-from tests.support import ROOT, Stored, copied, edit, mostly_nightly
+from tests.support import ROOT, MakeStored, Stored, copied, edit, mostly_nightly
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver import ActionChains, Keys
@@ -322,9 +321,7 @@ def test_no_title_of_an_axis_is_cut_or_covers_a_tick(shown: Shown) -> None:
             shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_a_run_of_one_rank_has_a_page(
-    chromium: Any, stored: Callable[..., Stored], tmp_path: Path
-) -> None:
+def test_a_run_of_one_rank_has_a_page(chromium: Any, stored: MakeStored, tmp_path: Path) -> None:
     job = stored("plain", ranks=1)
     shown = Shown(chromium, written(job.run, tmp_path / "page.html"))
     assert shown.text("[data-fill=class]") == "inconclusive"

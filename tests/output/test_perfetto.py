@@ -10,7 +10,6 @@ import json
 import sqlite3
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 
 import rankscope
 from rankscope.model.results import Timeline
-from tests.support import MS, Forged, Stored, copied, mostly_slow, traced
+from tests.support import MS, MakeForged, MakeStored, copied, mostly_slow, traced
 
 Event = dict[str, Any]
 
@@ -105,7 +104,7 @@ def slices(events: list[Event], category: str) -> list[Event]:
 @pytest.mark.parametrize(
     "name", mostly_slow(["buckets", "host_only", "tensor_parallel", "dali", "free_running"], slow=1)
 )
-def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
+def test_every_event_is_one_that_a_viewer_keeps(stored: MakeStored, name: str) -> None:
     timeline = stored(name).timeline([3, 0, 1], range(30))
     events = events_of(traced(timeline))
     for category, frame in (
@@ -126,9 +125,7 @@ def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], n
 
 
 @pytest.mark.slow
-def test_what_the_training_thread_did_has_a_track(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_what_the_training_thread_did_has_a_track(forged: MakeForged, tmp_path: Path) -> None:
     """Planted in iteration 5: off the CPU for 1 ms, then a read of 2 ms, 1.5 of them off it."""
     reports = copied(forged("host_only").reports, tmp_path / "reports")
     with closing(sqlite3.connect(reports[1])) as file, file:
@@ -165,7 +162,7 @@ def test_what_the_training_thread_did_has_a_track(
     assert not any(event["pid"] == 0 for event in slices(events, "thread")), "nothing is recorded"
 
 
-def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) -> None:
+def test_ranks_and_tracks_are_named_and_in_order(stored: MakeStored) -> None:
     timeline = stored("buckets").timeline([3, 0], [5, 6])
     events = events_of(traced(timeline, {"run": "x"}, {3: "max"}))
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -182,7 +179,7 @@ def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) 
     assert all(track.startswith("stream ") for track in tracks[5:])
 
 
-def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[..., Stored]) -> None:
+def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: MakeStored) -> None:
     """Rank 1 is late by 5 ms in iteration 7 (every fifth, from the second)."""
     timeline = stored("buckets").timeline([0, 1, 2], [7])
     events = events_of(traced(timeline))
@@ -199,7 +196,7 @@ def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[...,
         assert any(abs(nanoseconds(each["ts"]) - released) < 50_000 for each in ends.values())
 
 
-def test_each_iteration_has_a_mark_where_somebody_came_last(stored: Callable[..., Stored]) -> None:
+def test_each_iteration_has_a_mark_where_somebody_came_last(stored: MakeStored) -> None:
     timeline = stored("buckets").timeline([0, 1, 2], [7, 8, 12])
     marks = [e for e in events_of(traced(timeline)) if e["ph"] == "i"]
     windows = timeline.windows.filter(rank=0, clock=timeline.clock).sort("start_ns")
@@ -211,7 +208,7 @@ def test_each_iteration_has_a_mark_where_somebody_came_last(stored: Callable[...
     assert all(mark["pid"] == 1 and mark["args"]["longest_wait_ns"] > 4 * MS for mark in late)
 
 
-def test_no_arrows_between_clocks_that_are_not_aligned(stored: Callable[..., Stored]) -> None:
+def test_no_arrows_between_clocks_that_are_not_aligned(stored: MakeStored) -> None:
     timeline = stored("buckets").timeline([0, 1], [7])
     ranks = timeline.ranks.with_columns(axis=pl.lit("utc"))
     events = events_of(traced(replace(timeline, ranks=ranks)))
@@ -221,7 +218,7 @@ def test_no_arrows_between_clocks_that_are_not_aligned(stored: Callable[..., Sto
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_names_stay_text(stored: Callable[..., Stored], name: str) -> None:
+def test_names_stay_text(stored: MakeStored, name: str) -> None:
     timeline: Timeline = stored("buckets").timeline([0], [5])
     hostile = replace(
         timeline,
@@ -240,7 +237,7 @@ def test_names_stay_text(stored: Callable[..., Stored], name: str) -> None:
     assert not {char for char in content.decode() if ord(char) < 32 and char != "\n"}
 
 
-def test_an_empty_timeline_is_still_a_trace(stored: Callable[..., Stored]) -> None:
+def test_an_empty_timeline_is_still_a_trace(stored: MakeStored) -> None:
     timeline = stored("host_only").timeline([0], [5])
     assert timeline.operations.is_empty()
     bare = replace(timeline, collectives=timeline.collectives.clear())
@@ -248,7 +245,7 @@ def test_an_empty_timeline_is_still_a_trace(stored: Callable[..., Stored]) -> No
 
 
 def test_work_that_overlaps_on_its_stream_is_split_into_lanes(
-    stored: Callable[..., Stored],
+    stored: MakeStored,
 ) -> None:
     """A kernel may start before the one ahead of it has ended."""
     timeline = stored("buckets").timeline([0], [5])

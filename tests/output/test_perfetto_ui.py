@@ -20,7 +20,7 @@ import pytest
 
 from rankscope.compare.timeline import timelines
 from rankscope.output.perfetto import trace
-from tests.support import Stored, mostly_nightly
+from tests.support import MakeStored, Stored, mostly_nightly
 
 webdriver = pytest.importorskip("selenium.webdriver")
 waiting = pytest.importorskip("selenium.webdriver.support.wait")
@@ -101,7 +101,7 @@ def perfetto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[byt
 @pytest.mark.parametrize("name", mostly_nightly(["buckets", "sample"]))
 def test_perfetto_holds_all_of_it(
     perfetto: Callable[[bytes], Query],
-    stored: Callable[..., Stored],
+    stored: MakeStored,
     sample: Stored,
     name: str,
 ) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,9 +23,7 @@ from rankscope.sources import formats
 from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.report_format import Format, IterationHints, Viewer
-from tests.support import MS, ROOT, Result
-
-Cli = Callable[..., Result]
+from tests.support import MS, ROOT, Cli
 
 RANKS, STEPS, SLOW = 4, 12, 2
 STARTED_NS = 1_795_249_000_000_000_000

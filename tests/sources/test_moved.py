@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import rankscope
 from rankscope.errors import ReportError
 from rankscope.sources.moved import located
-from tests.support import Forged, Result, copied, mostly_nightly
+from tests.support import Cli, MakeForged, copied, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -19,9 +18,7 @@ LAYOUTS = {"beside": "run.duckdb", "above": "profiles/run.duckdb", "apart": "out
 
 
 @pytest.mark.parametrize("layout", mostly_nightly(LAYOUTS))
-def test_moved_together(
-    forged: Callable[..., Forged], cli: Callable[..., Result], tmp_path: Path, layout: str
-) -> None:
+def test_moved_together(forged: MakeForged, cli: Cli, tmp_path: Path, layout: str) -> None:
     old, new = tmp_path / "old", tmp_path / "new" / "place"
     reports = copied(forged("plain", iterations=12).reports, old / "profiles")
     (old / "out").mkdir()
@@ -36,7 +33,7 @@ def test_moved_together(
     assert all(Path(each["report"]).exists() for each in output["picks"])
 
 
-def test_a_changed_report_is_another(forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_a_changed_report_is_another(forged: MakeForged, tmp_path: Path) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path / "old" / "profiles")
     rankscope.ingest(reports, tmp_path / "old" / "run.duckdb")
     shutil.move(tmp_path / "old", tmp_path / "new")

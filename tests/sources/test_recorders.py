@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import rankscope
 from rankscope.sources import formats
 from rankscope.sources.recorders import ADVICE, Record, Recorder, advice, recorder_of
 from tests.pytorch_job import Job, without, write
-from tests.support import Result, mostly_slow
+from tests.support import Cli, mostly_slow
 
 FOREIGN = ("nsys", "--trace", "cpuctxsw", "NVTX", "nvtx", "rankscope capture")
 
@@ -45,7 +44,7 @@ def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=" ".join)
 def test_a_trace_of_pytorch_is_never_advised_to_use_nsys(
-    database: Path, arguments: list[str], cli: Callable[..., Result], tmp_path: Path
+    database: Path, arguments: list[str], cli: Cli, tmp_path: Path
 ) -> None:
     more = ["--out", tmp_path / "picture.png"] if arguments[0] == "plot" else []
     for form in ([], ["--format", "json"]) if arguments[0] != "plot" else ([],):
@@ -53,7 +52,7 @@ def test_a_trace_of_pytorch_is_never_advised_to_use_nsys(
         assert not [word for word in FOREIGN if word in answer.out + answer.err]
 
 
-def test_check_of_a_trace_of_pytorch(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_check_of_a_trace_of_pytorch(tmp_path: Path, cli: Cli) -> None:
     for name, edit in (("host", without("gemm", "nccl", "multi")), ("bare", without("Profiler"))):
         folder = write(tmp_path / name, replace(Job(between=None), steps=3), edit)
         answer = cli("check", folder)

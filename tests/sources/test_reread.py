@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from rankscope.sources.discover import describe
 from tests.sources.exports import as_folder
 from tests.sources.limits import IN_PIECES, within
 from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
-from tests.support import Forged, edit, mostly_slow, one_at_a_time
+from tests.support import MakeForged, edit, mostly_slow, one_at_a_time
 
 pytestmark = pytest.mark.usefixtures("compiled_reader")
 
@@ -42,7 +41,7 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
     ),
 )
 def test_reading_again_gives_the_same(
-    forged: Callable[..., Forged],
+    forged: MakeForged,
     tmp_path: Path,
     job: str,
     kind: str,
@@ -67,9 +66,7 @@ def test_reading_again_gives_the_same(
         assert held.ranks[0].collectives["communicator"].str.starts_with("named").any(), DOMAIN
 
 
-def test_calls_without_a_number_count_as_often(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_calls_without_a_number_count_as_often(forged: MakeForged, tmp_path: Path) -> None:
     """They launched nothing known, but the thread was in them: held, read again, and as before."""
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     file, options = describe(report, "nsys-sqlite"), ShapingOptions()
@@ -83,9 +80,7 @@ def test_calls_without_a_number_count_as_often(
 
 
 @pytest.mark.parametrize("named", mostly_slow([True, False]))
-def test_with_operators_left_out_the_same(
-    forged: Callable[..., Forged], tmp_path: Path, named: bool
-) -> None:
+def test_with_operators_left_out_the_same(forged: MakeForged, tmp_path: Path, named: bool) -> None:
     """Also where they are all that tells phases, and so are read again."""
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     backward = "autograd::engine::evaluate_function: MmBackward0"
@@ -114,9 +109,7 @@ def test_with_operators_left_out_the_same(
 
 
 @pytest.mark.parametrize("iteration", ["auto", "whole"])
-def test_all_ranges_are_held_where_iterations_need_them(
-    forged: Callable[..., Forged], iteration: str
-) -> None:
+def test_all_ranges_are_held_where_iterations_need_them(forged: MakeForged, iteration: str) -> None:
     file = describe(forged("plain").reports[1], "nsys-sqlite")
     for options in (ShapingOptions(), ShapingOptions(iteration=iteration)):
         moments = within(IN_PIECES)(file, vocabulary(options)).ranges.moments
@@ -126,7 +119,7 @@ def test_all_ranges_are_held_where_iterations_need_them(
 @pytest.mark.parametrize("held", mostly_slow([True, False]))
 @pytest.mark.parametrize("name", mostly_slow(["sample {} of shard 7", "blob {:x}"]))
 def test_so_many_names_that_they_are_lumped(
-    forged: Callable[..., Forged],
+    forged: MakeForged,
     tmp_path: Path,
     held: bool,
     name: str,
@@ -169,9 +162,7 @@ def test_so_many_names_that_they_are_lumped(
         "drop table CUPTI_ACTIVITY_KIND_{}",
     ],
 )
-def test_calls_that_launched_nothing_the_same(
-    forged: Callable[..., Forged], tmp_path: Path, sql: str
-) -> None:
+def test_calls_that_launched_nothing_the_same(forged: MakeForged, tmp_path: Path, sql: str) -> None:
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     for table in ("KERNEL", "MEMCPY"):
         edit(report, sql.format(table))
@@ -185,9 +176,7 @@ def test_calls_that_launched_nothing_the_same(
     assert read(file, vocabulary(options)).device_work.kinds.is_empty()
 
 
-def test_a_report_that_changes_meanwhile_is_reported(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_a_report_that_changes_meanwhile_is_reported(forged: MakeForged, tmp_path: Path) -> None:
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     ranges = within(IN_PIECES)(describe(report, "nsys-sqlite"), vocabulary(ShapingOptions())).ranges
     edit(report, "update NVTX_EVENTS set text = 'daol' where text = 'load'")
@@ -195,7 +184,7 @@ def test_a_report_that_changes_meanwhile_is_reported(
         assert ranges.whole
 
 
-def test_details_are_the_same(forged: Callable[..., Forged]) -> None:
+def test_details_are_the_same(forged: MakeForged) -> None:
     file = describe(forged("dali").reports[1], "nsys-sqlite")
 
     def work(read: Reader) -> pl.DataFrame:

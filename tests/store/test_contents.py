@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,20 @@ from rankscope.store import Database, contents
 from rankscope.store.connection import MAGIC_AT
 from rankscope.store.tables import TableRequest
 from tests.bench.contents import Change, changes
-from tests.support import ROOT, Forged, Result, Stored, copied, edit, mostly_nightly, mostly_slow
-
-Cli = Callable[..., Result]
+from tests.support import (
+    ROOT,
+    Cli,
+    MakeForged,
+    MakeStored,
+    copied,
+    edit,
+    mostly_nightly,
+    mostly_slow,
+)
 
 
 @pytest.fixture
-def whole(stored: Callable[..., Stored]) -> Path:
+def whole(stored: MakeStored) -> Path:
     """A database to copy."""
     return stored("plain").db
 
@@ -157,7 +163,7 @@ def test_a_flipped_byte_is_damage(cli: Cli, whole: Path, tmp_path: Path, place: 
             result.refused(4, str(db))
 
 
-def test_rows_of_reports_obey_the_limits_of_the_store(stored: Callable[..., Stored]) -> None:
+def test_rows_of_reports_obey_the_limits_of_the_store(stored: MakeStored) -> None:
     with Database.open(stored("plain").db) as database:
         for name, table in TABLES.items():
             rows = database.table(name)
@@ -198,7 +204,7 @@ def test_changed_databases_get_clear_answers() -> None:
     ),
 )
 def test_a_report_with_what_no_database_takes_is_unreadable(
-    cli: Cli, forged: Callable[..., Forged], tmp_path: Path, what: str, statement: str
+    cli: Cli, forged: MakeForged, tmp_path: Path, what: str, statement: str
 ) -> None:
     reports = copied(forged("plain").reports, tmp_path / "reports")
     edit(reports[1], statement)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -17,7 +16,7 @@ from rankscope.errors import DatabaseError, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.store import Database
-from tests.support import Stored
+from tests.support import MakeStored, Stored
 
 
 def test_every_table_and_column_is_explained(sample: Stored) -> None:
@@ -129,7 +128,7 @@ time.sleep(60)
 
 @pytest.mark.slow
 def test_what_did_not_fit_into_the_memory_of_a_killed_process_is_removed(
-    stored: Callable[..., Stored], tmp_path: Path
+    stored: MakeStored, tmp_path: Path
 ) -> None:
     """By the next one that writes to the file, and not as long as its process lives."""
     db = Path(shutil.copy(stored("plain").db, tmp_path / "run.duckdb"))

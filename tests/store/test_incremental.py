@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -14,11 +13,18 @@ import pytest
 import rankscope
 from rankscope.errors import ForeignRun, RankConflict, ReportError, UnreadableReport
 from rankscope.store import Database
-from tests.support import Forged, Stored, copied, edit, mostly_nightly, with_environment
+from tests.support import (
+    MakeForged,
+    MakeStored,
+    copied,
+    edit,
+    mostly_nightly,
+    with_environment,
+)
 
 
 @pytest.fixture
-def stored_reports(stored: Callable[..., Stored], tmp_path: Path) -> list[Path]:
+def stored_reports(stored: MakeStored, tmp_path: Path) -> list[Path]:
     """The same, and a database that holds them as they are: `tmp_path / "run.duckdb"`."""
     job = stored("plain", iterations=12)
     copies = copied(sorted(job.folder.glob("*.sqlite")), tmp_path / "reports")
@@ -127,7 +133,7 @@ def test_several_jobs_give_the_same_database(reports: list[Path], tmp_path: Path
 
 
 def test_a_report_of_another_run_is_refused(
-    forged: Callable[..., Forged], stored_reports: list[Path], tmp_path: Path
+    forged: MakeForged, stored_reports: list[Path], tmp_path: Path
 ) -> None:
     reports, db = stored_reports, tmp_path / "run.duckdb"
     before = contents(db)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +16,7 @@ from rankscope import api
 from rankscope.errors import DatabaseChanged, DatabaseError
 from rankscope.history.fleet import collect
 from rankscope.store import Database, run_reader
-from tests.support import Result, Stored, mostly_slow
-
-Cli = Callable[..., Result]
+from tests.support import Cli, MakeStored, mostly_slow
 
 COMMANDS = (
     "imbalance --iter-range 5:9 --by kernel --db",
@@ -37,7 +35,7 @@ COMMANDS = (
 
 
 @pytest.fixture
-def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
+def db(stored: MakeStored, tmp_path: Path) -> Path:
     """A database that may be changed."""
     return Path(shutil.copy(stored("planted").db, tmp_path / "run.duckdb"))
 
@@ -97,16 +95,14 @@ def test_what_is_opened_twice_stays_locked(db: Path, write: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["md:run.duckdb", ":memory:", "sqlite:run.duckdb"])
-def test_names_that_mean_something_else_to_duckdb(
-    cli: Cli, stored: Callable[..., Stored], name: str
-) -> None:
+def test_names_that_mean_something_else_to_duckdb(cli: Cli, stored: MakeStored, name: str) -> None:
     assert cli("ingest", stored("plain").folder, "--db", name).code == 0
     assert Path(name).is_file()
     assert cli("imbalance", "--db", name).code == 0
 
 
 def test_a_file_that_duckdb_would_open_in_memory_is_no_database(
-    cli: Cli, stored: Callable[..., Stored]
+    cli: Cli, stored: MakeStored
 ) -> None:
     stored("plain").run.tables.ranks.write_parquet("ranks.parquet")
     shutil.copy("ranks.parquet", "ranks.duckdb")

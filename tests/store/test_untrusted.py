@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -15,9 +14,8 @@ from rankscope import store
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.store import Database
 from rankscope.store.tables import TableRequest, read_table
-from tests.support import Result, Stored, mostly_nightly, mostly_slow
+from tests.support import Cli, MakeStored, mostly_nightly, mostly_slow
 
-Cli = Callable[..., Result]
 COMMANDS = (
     ("imbalance",), ("pick-reports",), ("plot", "heatmap"), ("export", "-o", "t.json"),
     ("report", "-o", "r.html"), ("ingest", "reports"), ("check",), ("view",),
@@ -33,7 +31,7 @@ LITTLE = {"memory_limit": "16MB"}
     "table", mostly_slow(["ranks", "reports", "rank_iterations", "activities"])
 )
 def test_a_view_in_place_of_a_table_is_refused(
-    cli: Cli, db: Path, tmp_path: Path, stored: Callable[..., Stored], table: str
+    cli: Cli, db: Path, tmp_path: Path, stored: MakeStored, table: str
 ) -> None:
     (tmp_path / "secret").write_text(SECRET)
     with duckdb.connect(str(db)) as connection:
@@ -64,7 +62,7 @@ MACROS = (
 """Functions of DuckDB, as a file may define them anew."""
 
 
-def test_macros_of_a_file_are_not_run(cli: Cli, db: Path, stored: Callable[..., Stored]) -> None:
+def test_macros_of_a_file_are_not_run(cli: Cli, db: Path, stored: MakeStored) -> None:
     """Neither where it is checked, nor for answers; a file that holds some is not written to."""
     expected = cli("imbalance", "--db", db, "--format", "json")
     with duckdb.connect(str(db)) as connection:
@@ -309,7 +307,7 @@ def test_a_link_to_itself_is_no_database(cli: Cli, tmp_path: Path, command: str)
     result.refused(result.code, "l.duckdb")
 
 
-def test_a_database_that_exists_by_now_is_taken(stored: Callable[..., Stored], db: Path) -> None:
+def test_a_database_that_exists_by_now_is_taken(stored: MakeStored, db: Path) -> None:
     with Database.create(db) as database:
         assert database.table("ranks").height == 4, "nothing was overwritten"
     assert [each.name for each in db.parent.iterdir()] == [db.name], "nothing is left beside it"

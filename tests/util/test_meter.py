@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import discover
 from rankscope.util import meter
-from tests.support import SAMPLE, Forged
+from tests.support import SAMPLE, MakeForged
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_nobody_looks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_reader_counts(
     folder: Path,
     kind: str,
-    forged: Callable[..., Forged],
+    forged: MakeForged,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

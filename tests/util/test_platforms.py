@@ -7,14 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import rankscope
 from rankscope.util import positional
-from tests.support import SAMPLE, Result, Stored, mostly_nightly
+from tests.support import SAMPLE, Cli, Stored, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -96,9 +96,7 @@ def test_reports_are_ingested_as_on_linux(tmp_path: Path, sample: Stored, jobs: 
     assert out.startswith(sample.run.compare().verdict.sentence[:40])
 
 
-def test_every_command_answers_as_on_linux(
-    cli: Callable[..., Result], tmp_path: Path, sample: Stored
-) -> None:
+def test_every_command_answers_as_on_linux(cli: Cli, tmp_path: Path, sample: Stored) -> None:
     """In one process: each starts with the same imports."""
     other = tmp_path / "other"
     other.mkdir()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -17,10 +16,8 @@ import pytest
 
 from rankscope.watch.notify import tell
 from tests.docs.test_json_schema import fits
-from tests.support import PROMTOOL, Result, assert_exported, edit, mostly_nightly
+from tests.support import PROMTOOL, Cli, assert_exported, edit, mostly_nightly
 from tests.watch.arriving import SLOW, announced, arrive, watcher
-
-Cli = Callable[..., Result]
 
 TOLD = """
 import json, os, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 import rankscope
-from tests.support import PROMTOOL, Result
+from tests.support import PROMTOOL, Cli
 from tests.watch.arriving import arrive
-
-Cli = Callable[..., Result]
 
 DASHBOARD = Path(rankscope.__file__).parent / "docs" / "grafana-dashboard.json"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +12,7 @@ import rankscope
 from tests.forge import scene, simulate
 from tests.forge.kineto_export import export_kineto
 from tests.history.fleet.machines import Machine, furnish
-from tests.support import Forged, copied, mostly_slow
+from tests.support import Forged, MakeForged, copied, mostly_slow
 
 UUIDS = tuple(f"GPU-{number:08x}-aaaa-bbbb-cccc-ddddeeeeffff" for number in range(4))
 
@@ -29,7 +28,7 @@ def ranks_of(machines: dict[int, Machine], job: Forged, folder: Path) -> pl.Data
 
 @pytest.mark.parametrize("schema", mostly_slow(["2023.4", "2022.4"]))
 def test_the_device_of_a_process_is_found_among_the_gpus(
-    forged: Callable[..., Forged], tmp_path: Path, schema: str
+    forged: MakeForged, tmp_path: Path, schema: str
 ) -> None:
     job = forged("plain", iterations=6, schema=schema)
     machines = {
@@ -47,7 +46,7 @@ def test_the_device_of_a_process_is_found_among_the_gpus(
 
 @pytest.mark.slow
 def test_without_a_table_of_devices_numbers_count_unless_gpus_are_hidden(
-    forged: Callable[..., Forged], tmp_path: Path
+    forged: MakeForged, tmp_path: Path
 ) -> None:
     machines = {
         0: Machine(UUIDS, cpu="unknown", driver="580.95.05"),
@@ -71,7 +70,7 @@ def _device(job: Forged, rank: int) -> int:
     return int(exports.read(job.reports[rank]).device_work.whole["device"][0])
 
 
-def test_no_variable_is_kept(forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_no_variable_is_kept(forged: MakeForged, tmp_path: Path) -> None:
     machine = Machine(UUIDS, variables="CUDA_VISIBLE_DEVICES=2;TOKEN=hunter2;")
     job = forged("plain", iterations=6, schema="2023.4")
     ranks_of({0: machine, 1: machine}, job, tmp_path)

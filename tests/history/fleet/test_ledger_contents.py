@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -14,9 +14,7 @@ from rankscope.history.fleet.evidence import TABLES
 from rankscope.store import contents
 from tests.bench.contents import Change, column_values, loose
 from tests.history.fleet.fleets import Plan, fleet
-from tests.support import Result
-
-Cli = Callable[..., Result]
+from tests.support import Cli
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +17,9 @@ from tests.docs.test_json_schema import fits
 from tests.forge import forge, scene
 from tests.forge.job import Plant
 from tests.history.fleet.machines import Machine, furnish
-from tests.support import PROMTOOL, Result, assert_exported, edit
+from tests.support import PROMTOOL, Cli, assert_exported, edit
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
-
-Cli = Callable[..., Result]
 
 RUNS, RANKS = 6, 4
 BAD = "GPU-2"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.pytorch_job import Job, write
-from tests.support import Result
+from tests.support import Cli
 
 JOB = Job(between=None, ranks=2, slow=1, steps=5)
 
 
 @pytest.mark.slow
-def test_check_of_several_runs_says_what_reads_each(
-    tmp_path: Path, cli: Callable[..., Result]
-) -> None:
+def test_check_of_several_runs_says_what_reads_each(tmp_path: Path, cli: Cli) -> None:
     for nth in range(3):
 
         def another(_rank: int, trace: dict[str, Any], nth: int = nth) -> None:
@@ -41,7 +38,7 @@ def test_check_of_several_runs_says_what_reads_each(
         assert cli("ingest", tmp_path / "jobs", "--run", number, "--db", database).code == 0
 
 
-def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Cli) -> None:
     nodes = [{"id": 1, "name": "x", "ctrl_deps": 1}]
     (tmp_path / "et").mkdir()
     for rank in range(2):
@@ -51,7 +48,7 @@ def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Callable[..., 
         cli(command, tmp_path / "et").refused(2, "is a PyTorch execution trace", "torch.profiler")
 
 
-def test_what_the_verdict_of_each_run_can_say(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_what_the_verdict_of_each_run_can_say(tmp_path: Path, cli: Cli) -> None:
     def elsewhere(_rank: int, trace: dict[str, Any]) -> None:
         for each in trace["traceEvents"]:
             each["pid"] += 1000 if each["pid"] else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from rankscope.ingestion.check.remedies import (
 )
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, ReportFile
 from rankscope.sources.environment import SLURM, TORCHRUN
-from tests.support import Result
+from tests.support import Cli
 
 LINE = re.compile(r"rankscope (capture(?: [\w|]+)?(?: --[\w=-]+(?: [A-Za-z][\w.]*)?)*)")
 VALUES = {"S": "5", "cudaProfilerApi": "cudaProfilerApi", "torch.json": "torch.json"}
@@ -34,7 +33,7 @@ def facts(*sources: RankEvidence) -> CaptureFacts:
 
 
 @pytest.mark.parametrize("code", REMEDIES)
-def test_its_command_lines_are_taken(cli: Callable[..., Result], code: str) -> None:
+def test_its_command_lines_are_taken(cli: Cli, code: str) -> None:
     hint = with_remedy(code, "", "slurm").hint
     assert "{" not in hint.replace("{step}", "")
     for line in LINE.findall(hint):

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from rankscope.sources.discover import discover
 from rankscope.store import Database
 from tests.ingestion.workers.dask_cluster import Cluster
 from tests.ingestion.workers.waiting import SOON_S, until
-from tests.support import Forged, Result, copied, mostly_nightly
+from tests.support import Cli, Forged, MakeForged, copied, mostly_nightly
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -69,7 +69,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def job(forged: Callable[..., Forged]) -> Forged:
+def job(forged: MakeForged) -> Forged:
     return forged("buckets", ranks=16, iterations=12)
 
 
@@ -108,7 +108,7 @@ def test_a_pattern_is_matched_on_the_path_as_given(
 
 
 def test_bad_reports_come_back_as_from_local_workers(
-    two: Cluster, job: Forged, cli: Callable[..., Result], tmp_path: Path
+    two: Cluster, job: Forged, cli: Cli, tmp_path: Path
 ) -> None:
     reports = copied(job.reports, tmp_path / "reports")
     reports[2].write_bytes(reports[2].read_bytes()[:5000])
@@ -174,9 +174,7 @@ def test_interrupt_leaves_nothing_on_the_cluster(two: Cluster, job: Forged, tmp_
     until(lambda: two.tasks() == 0)
 
 
-def test_unequal_versions_are_refused(
-    two: Cluster, job: Forged, cli: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_unequal_versions_are_refused(two: Cluster, job: Forged, cli: Cli, tmp_path: Path) -> None:
     two.ensure(2)
     other = tmp_path / "other" / "rankscope-9.9.9.dist-info"
     other.mkdir(parents=True)
@@ -200,7 +198,7 @@ def test_reports_that_workers_do_not_see(two: Cluster, job: Forged, tmp_path: Pa
     assert "under the same path" in refused.value.hint
 
 
-def test_a_worker_is_no_scheduler(two: Cluster, job: Forged, cli: Callable[..., Result]) -> None:
+def test_a_worker_is_no_scheduler(two: Cluster, job: Forged, cli: Cli) -> None:
     two.ensure(2)
     worker = next(iter(two.client.nthreads()))
     cli("ingest", job.folder, "--scheduler", worker).refused(5, worker, "a Dask worker answers")
@@ -323,7 +321,7 @@ def test_what_is_no_scheduler(banner: bytes | None, word: str) -> None:
             greeter.join()
 
 
-def test_what_is_no_address(job: Forged, cli: Callable[..., Result], tmp_path: Path) -> None:
+def test_what_is_no_address(job: Forged, cli: Cli, tmp_path: Path) -> None:
     cli("ingest", job.folder, "--scheduler", "login1").refused(2, "--scheduler login1", "port")
     cli("ingest", job.folder, "--scheduler", "foo://login1:1").refused(2, "foo")
     cli("ingest", job.folder, "--scheduler", "none.json").refused(

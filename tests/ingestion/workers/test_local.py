@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -21,13 +20,11 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.sources.discover import describe, discover
 from tests.ingestion.workers.waiting import until
-from tests.support import Forged, copied, mostly_slow
+from tests.support import MakeForged, copied, mostly_slow
 
 
 @pytest.mark.parametrize("jobs", mostly_slow([2, 1, None]))
-def test_rows_and_errors_come_back(
-    forged: Callable[..., Forged], tmp_path: Path, jobs: int | None
-) -> None:
+def test_rows_and_errors_come_back(forged: MakeForged, tmp_path: Path, jobs: int | None) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path)
     reports[2].write_bytes(b"")
     results = dict(map_reports(extract, discover([tmp_path]), ShapingOptions(), jobs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
 from tests.forge import Job, Plant, forge, scene
 from tests.frames import filled
-from tests.support import MS, Stored, mostly_nightly, mostly_slow
+from tests.support import MS, MakeStored, Stored, mostly_nightly, mostly_slow
 
 ALIKE = dict.fromkeys(range(4), "all")
 
@@ -261,9 +261,7 @@ def suspects(job: Stored) -> set[str]:
         [("kernel", "device_slower"), ("data", "more_work"), ("device", "device_slower")], 2
     ),
 )
-def test_suspects_of_simulated_jobs(
-    stored: Callable[..., Stored], where: str, suspect: str
-) -> None:
+def test_suspects_of_simulated_jobs(stored: MakeStored, where: str, suspect: str) -> None:
     job = stored("planted", where=where, factor=1.8 if where == "kernel" else 1.25)
     verdict = job.analysis().verdict
     ranks = verdict.more_work_ranks if suspect == "more_work" else verdict.ranks
@@ -274,14 +272,14 @@ def test_suspects_of_simulated_jobs(
 
 
 @pytest.mark.slow
-def test_a_pause_of_python_is_reported(stored: Callable[..., Stored]) -> None:
+def test_a_pause_of_python_is_reported(stored: MakeStored) -> None:
     verdict = stored("garbage").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("transient", (2,), "forward")
     assert verdict.findings[0].suspect == "garbage_collection"
 
 
 @pytest.mark.slow
-def test_a_slow_loader_is_reported(stored: Callable[..., Stored]) -> None:
+def test_a_slow_loader_is_reported(stored: MakeStored) -> None:
     assert suspects(stored("planted", where="load")) == {"loader"}
 
 
@@ -342,7 +340,7 @@ def test_who_alone_suffers_from_collectives_is_slow_at_the_same_overlap(tmp_path
 
 
 @pytest.mark.slow
-def test_who_makes_others_compute_beside_collectives_is(stored: Callable[..., Stored]) -> None:
+def test_who_makes_others_compute_beside_collectives_is(stored: MakeStored) -> None:
     verdict = stored("contention").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("periodic", (1,), "forward")
     assert verdict.period == 5

@@ -6,7 +6,6 @@ The rows are made from the documented schema: no real export with these tables w
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from rankscope.judge.causes.registry import context_of
 from rankscope.model.kinds import Counter
 from rankscope.model.schema import COUNTERS
 from tests.frames import filled
-from tests.support import MS, Forged, copied, edit, mostly_nightly
+from tests.support import MS, MakeForged, copied, edit, mostly_nightly
 
 RANKS = pl.DataFrame(
     [
@@ -141,9 +140,7 @@ def test_without_other_hosts_the_other_iterations_are_usual() -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_transfer_says_that_adapters_wait(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_a_slow_transfer_says_that_adapters_wait(forged: MakeForged, tmp_path: Path) -> None:
     reports = copied(forged("slow_link", ranks=8).reports, tmp_path / "reports")
     for rank, report in enumerate(reports):
         with_waits(report, 8_000 if rank < 4 else 1_000)
@@ -190,7 +187,7 @@ def with_clocks(report: Path, slow: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("recorder", mostly_nightly([3, 0]))
 def test_the_verdict_says_that_the_clock_is_low(
-    forged: Callable[..., Forged], tmp_path: Path, recorder: int
+    forged: MakeForged, tmp_path: Path, recorder: int
 ) -> None:
     reports = copied(forged("planted", where="device", factor=1.25).reports, tmp_path / "reports")
     for report in reports:
@@ -206,7 +203,7 @@ def test_the_verdict_says_that_the_clock_is_low(
 
 
 def test_the_file_of_a_blocking_call_is_named_without_its_folder(
-    forged: Callable[..., Forged], tmp_path: Path
+    forged: MakeForged, tmp_path: Path
 ) -> None:
     """The slow rank writes in the gap that its peers do not have."""
     reports = copied(forged("planted", where="load").reports, tmp_path / "reports")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import polars as pl
 import pytest
@@ -11,7 +11,7 @@ from rankscope.judge.causes.more_work import MORE_WORK, more_work
 from rankscope.judge.causes.registry import tables_of
 from rankscope.model.schema import ACTIVITIES
 from tests.frames import filled
-from tests.support import MS, Stored, mostly_slow
+from tests.support import MS, MakeStored, mostly_slow
 
 NUMBERS = range(10)
 
@@ -126,7 +126,7 @@ def test_without_device_work_nothing_is_known() -> None:
     ("where", "more"), mostly_slow([("data", True), ("device", False), ("kernel", False)])
 )
 @pytest.mark.slow
-def test_simulated_jobs(stored: Callable[..., Stored], where: str, more: bool) -> None:
+def test_simulated_jobs(stored: MakeStored, where: str, more: bool) -> None:
     job = stored("planted", where=where, factor=1.31)
     comparison = job.analysis()
     frame = more_work(

@@ -15,7 +15,7 @@ from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
-from tests.support import Result, Stored
+from tests.support import Cli, MakeStored
 
 
 class Dummy(StrEnum):
@@ -55,7 +55,7 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.mark.slow
 def test_a_new_cause_is_seen_in_every_output(
-    stored: Callable[..., Stored], cli: Callable[..., Result], detectors: Callable[..., None]
+    stored: MakeStored, cli: Cli, detectors: Callable[..., None]
 ) -> None:
     """With `--iter-range`, for which no answer is cached."""
     look = ("--db", stored("planted", where="load").db, "--iter-range", "3:20")
@@ -79,7 +79,7 @@ def test_a_new_cause_is_seen_in_every_output(
 
 
 def test_a_detector_without_its_table_is_silent_and_says_how_to_capture_it(
-    stored: Callable[..., Stored], detectors: Callable[..., None]
+    stored: MakeStored, detectors: Callable[..., None]
 ) -> None:
     analysis = stored("planted").analysis()
     blind = Detector(

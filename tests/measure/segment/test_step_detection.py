@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from rankscope.sources.kineto import reader
 from rankscope.sources.nsys import exports
 from tests.forge import Markers, forge, scene
 from tests.support import (
-    Forged,
-    Result,
-    Stored,
+    Cli,
+    MakeForged,
+    MakeStored,
     captured,
     edit,
     mostly_nightly,
@@ -99,7 +98,7 @@ def assert_in_the_pause(trace: Trace, found: list[int], marked: list[int]) -> No
         ),
     ],
 )
-def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, bare: bool) -> None:
+def test_forged_jobs(stored: MakeStored, tmp_path: Path, name: str, bare: bool) -> None:
     folder = unmarked(tmp_path, name, bare)
     found = rankscope.ingest([folder], tmp_path / "found.duckdb", iteration="auto")
     assert_same_borders(found, stored(name).run, 32 if name == "no_sync" else 30)
@@ -131,7 +130,7 @@ def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "job", mostly_nightly(["2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_a", "2022.4/ddp_b"])
 )
-def test_real_jobs(tmp_path: Path, ingested: Callable[..., Stored], job: str) -> None:
+def test_real_jobs(tmp_path: Path, ingested: MakeStored, job: str) -> None:
     phases = {"backward": "Compute"} if job.endswith("mpi") else {}
     reports = unpacked(captured(job), tmp_path / "reports")
     marked = ingested(captured(job), **({"phases": phases} if phases else {})).run
@@ -195,7 +194,7 @@ def test_one_rank_alone_works_off_its_kernels(tmp_path: Path) -> None:
 
 
 def test_what_does_not_repeat_is_one_iteration(
-    forged: Callable[..., Forged], cli: Callable[..., Result], tmp_path: Path
+    forged: MakeForged, cli: Cli, tmp_path: Path
 ) -> None:
     report = Path(shutil.copy(forged("host_only").reports[0], tmp_path / "report_rank_0.sqlite"))
     edit(report, "update NVTX_EVENTS set text = 'r' || hex(randomblob(9)) where eventType = 59")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from rankscope.output.excess_scale import ExcessScale, scale_of
 from rankscope.output.plots.grid import MOST_COLUMNS, MOST_ROWS, arrange, excesses, worst_cells
-from tests.support import MS, Stored
+from tests.support import MS, MakeStored
 
 
 def cells(values: np.ndarray, roles: list[str] | None = None) -> pl.DataFrame:
@@ -120,7 +119,7 @@ def test_worst_cells_are_not_all_of_one_rank() -> None:
 
 
 @pytest.mark.slow
-def test_excess_is_over_the_median_of_the_role(stored: Callable[..., Stored]) -> None:
+def test_excess_is_over_the_median_of_the_role(stored: MakeStored) -> None:
     analysis = stored("planted", 8, kind="periodic", where="load").analysis()
     role = pl.when(pl.col("rank") < 4).then(pl.lit("first")).otherwise(pl.lit("last"))
     table = analysis.rows(all_iterations=True).with_columns(role=role)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +29,7 @@ from rankscope.output.plots import KINDS, THEMES, PlotOptions, arrivals, draw, t
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.timeline_views import in_lanes
 from tests.output.plots.big import multiplied
-from tests.support import MS, ROOT, Stored, copied, mostly_nightly
+from tests.support import MS, ROOT, MakeStored, Stored, copied, mostly_nightly
 
 TITLES = {
     "heatmap": r"Rank 7 needs 8\.\d\d ms more in every 5th iteration, 9\d % of it in load",
@@ -132,7 +131,7 @@ def test_heatmap_of_another_metric_tells_of_that_metric(job: Stored) -> None:
 
 
 @pytest.mark.slow
-def test_iterations_that_a_rank_lacks_are_hatched_and_named(stored: Callable[..., Stored]) -> None:
+def test_iterations_that_a_rank_lacks_are_hatched_and_named(stored: MakeStored) -> None:
     late = stored("late_capture", 8, late=3)
     figure = picture(late, "heatmap")
     mask = np.ma.getmaskarray(one(figure.axes[0], QuadMesh).get_array())  # type: ignore[attr-defined]
@@ -216,7 +215,7 @@ def test_phases_compare_within_roles(job: Stored) -> None:
 
 
 @pytest.mark.slow
-def test_phases_that_are_unknown_are_named(stored: Callable[..., Stored]) -> None:
+def test_phases_that_are_unknown_are_named(stored: MakeStored) -> None:
     said = words(picture(stored("cuda_graph", 8), "phases"))
     assert "unknown: load, forward, backward, optimizer" in said
 
@@ -303,7 +302,7 @@ def test_timeline_draws_the_late_arrival(job: Stored) -> None:
 
 
 @pytest.mark.slow
-def test_timeline_says_when_who_is_last_is_not_the_culprit(stored: Callable[..., Stored]) -> None:
+def test_timeline_says_when_who_is_last_is_not_the_culprit(stored: MakeStored) -> None:
     tensor_parallel = stored("tensor_parallel", 8)
     analysis = tensor_parallel.analysis()
     assert analysis.verdict.ranks == (1,)

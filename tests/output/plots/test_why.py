@@ -20,13 +20,13 @@ import rankscope
 from rankscope.errors import UsageError
 from rankscope.output.html.states import cell_states
 from rankscope.output.plots import title_of
-from tests.support import Stored, captured, mostly_slow
+from tests.support import MakeStored, Stored, captured, mostly_slow
 
 Why = Callable[[str], rankscope.Run]
 
 
 @pytest.fixture
-def why(ingested: Callable[..., Stored]) -> Why:
+def why(ingested: MakeStored) -> Why:
     """`why(name)`: the run of one of the captures."""
     return lambda name: ingested(captured(f"2023.4/{name}")).run
 
@@ -126,7 +126,7 @@ def test_a_median_rank_without_a_record_is_no_rank_that_did_nothing(
 
 
 def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
-    stored: Callable[..., Stored],
+    stored: MakeStored,
 ) -> None:
     run = stored("planted", where="forward").run
     verdict = run.compare().verdict
@@ -153,7 +153,7 @@ def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
     assert "unknown" not in {each.get_text() for each in axes.get_legend().get_texts()}
 
 
-def test_one_iteration_of_the_device(stored: Callable[..., Stored]) -> None:
+def test_one_iteration_of_the_device(stored: MakeStored) -> None:
     run = stored("planted", where="forward").run
     said = run.plot("why", iteration=5).figure.findobj(Text)
     assert any("1 iteration (5)" in each.get_text() for each in said)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import rankscope
 from rankscope.errors import ReportError, SeveralRuns
 from rankscope.sources.discover import discover, united
 from tests.pytorch_job import EXTRA_US, Job, write
-from tests.support import Result, mostly_slow
+from tests.support import Cli, mostly_slow
 
 LATER_US = 5e6
 FIRSTS = (2, 14)
@@ -74,7 +73,7 @@ def test_windows_of_a_schedule_are_one_run(tmp_path: Path, name: str) -> None:
     assert loads.max() == pytest.approx(2.1e6, rel=0.1)  # without the pause of 5 s
 
 
-def test_check_and_ingest_agree(tmp_path: Path, cli: Callable[..., Result]) -> None:
+def test_check_and_ingest_agree(tmp_path: Path, cli: Cli) -> None:
     folder = cycles(tmp_path / "job")
     checked = cli("check", folder)
     assert checked.code == 0

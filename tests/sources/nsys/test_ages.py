@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +16,11 @@ from rankscope.model.reports import Trace
 from rankscope.sources.discover import discover
 from rankscope.sources.nsys import exports
 from tests.sources.exports import FOLDERS, as_folder, as_of_2020
-from tests.support import SHARED, Forged, edit, mostly_slow, public, sqlite_tables
+from tests.support import SHARED, MakeForged, edit, mostly_slow, public, sqlite_tables
 
 
 @pytest.fixture
-def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+def report(forged: MakeForged, tmp_path: Path) -> Path:
     return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
 
 
@@ -35,7 +34,7 @@ def assert_same_events(one: Trace, other: Trace) -> None:
 @pytest.mark.parametrize("kind", FOLDERS)
 @pytest.mark.parametrize("name", ["plain", "mpi_like"])
 def test_folders_hold_what_sqlite_holds(
-    forged: Callable[..., Forged], tmp_path: Path, name: str, kind: str
+    forged: MakeForged, tmp_path: Path, name: str, kind: str
 ) -> None:
     report = forged(name).reports[2]
     folder = as_folder(report, kind, tmp_path)
@@ -81,9 +80,7 @@ def test_damaged_folders_are_refused(report: Path, tmp_path: Path, kind: str) ->
 
 @pytest.mark.parametrize("schema", mostly_slow(["2022.4", "2023.4"]))
 @pytest.mark.parametrize("name", mostly_slow(["plain", "late_capture", "mpi_like"], 2))
-def test_an_export_of_2020(
-    forged: Callable[..., Forged], tmp_path: Path, name: str, schema: str
-) -> None:
+def test_an_export_of_2020(forged: MakeForged, tmp_path: Path, name: str, schema: str) -> None:
     """No meta data, no processes, and 0 or "" where later exports have nothing."""
     original = forged(name, schema=schema).reports[1]
     old = as_of_2020(Path(shutil.copy(original, tmp_path / "report_rank_1.sqlite")))
@@ -109,9 +106,7 @@ def test_payloads_of_zero_count_where_others_differ(report: Path) -> None:
     assert {0, 1, 2} <= {*exports.read(report).ranges.whole["payload"]}
 
 
-def test_a_domain_named_before_the_capture_began(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_a_domain_named_before_the_capture_began(forged: MakeForged, tmp_path: Path) -> None:
     path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
     before = exports.read(path)
     edit(path, "delete from NVTX_EVENTS where eventType = 75")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from rankscope.sources.nsys import exports
 from rankscope.sources.nsys.common import PROCESS
 from tests.sources.exports import KINDS, as_folder
-from tests.support import Forged
+from tests.support import MakeForged
 
 EDGES = np.array([1_000, 2_000, 3_000], np.int64)
 TYPE = 0x0100_0000_0000_0200
@@ -112,7 +111,7 @@ def planted(report: Path, gpu: str = "GPU-0", shuffled: int | None = 1) -> Path:
 
 
 @pytest.fixture
-def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+def report(forged: MakeForged, tmp_path: Path) -> Path:
     return planted(Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite")))
 
 
@@ -150,7 +149,7 @@ def test_counters_are_reduced_to_windows(report: Path, tmp_path: Path, kind: str
     }, "counters of the host are the first process's"
 
 
-def test_a_report_without_counters_has_none(forged: Callable[..., Forged]) -> None:
+def test_a_report_without_counters_has_none(forged: MakeForged) -> None:
     assert exports.read(forged("plain").reports[1]).counters_of is None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from rankscope.model.host_events import ThreadEvents
 from rankscope.sources.nsys import exports
 from tests.sources.exports import KINDS, as_folder
-from tests.support import Forged
+from tests.support import MakeForged
 
 SPAN = (1_000, 9_000)
 
@@ -85,7 +84,7 @@ def planted(report: Path, thread: int, columns: str = "cpuCycles INTEGER") -> Pa
 
 
 @pytest.fixture
-def thread(forged: Callable[..., Forged]) -> int:
+def thread(forged: MakeForged) -> int:
     with closing(sqlite3.connect(forged("plain").reports[1])) as file:
         [(found,)] = file.execute(
             "SELECT globalTid FROM NVTX_EVENTS WHERE eventType = 59 GROUP BY 1 ORDER BY count(*) "
@@ -95,7 +94,7 @@ def thread(forged: Callable[..., Forged]) -> int:
 
 
 @pytest.fixture
-def report(forged: Callable[..., Forged], tmp_path: Path, thread: int) -> Path:
+def report(forged: MakeForged, tmp_path: Path, thread: int) -> Path:
     copy = shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite")
     return planted(Path(copy), thread)
 
@@ -137,7 +136,7 @@ def test_every_format_tells_of_the_thread_in_the_span(
     ]
 
 
-def test_tables_that_are_missing_are_unknown(forged: Callable[..., Forged], thread: int) -> None:
+def test_tables_that_are_missing_are_unknown(forged: MakeForged, thread: int) -> None:
     events = output(forged("plain").reports[1], "sqlite", thread)
     assert (events.switches, events.os_calls, events.samples) == (None, None, None)
     assert events.files is None

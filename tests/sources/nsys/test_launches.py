@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.nsys import tables
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
-from tests.support import Forged, copied, edit, one_at_a_time
+from tests.support import MakeForged, copied, edit, one_at_a_time
 
 PROCESS, CALLS = 2**24, 3000
 
@@ -88,7 +88,7 @@ def test_the_earliest_call_of_that_number(
 
 @pytest.mark.parametrize("held", [10, 10**6])
 def test_kernels_of_many_launches_are_not_read_to_be_counted(
-    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch, held: int
+    forged: MakeForged, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     columns = SQLiteColumns(forged("plain").reports[0], Limits(held=held))
     read = set[str]()
@@ -104,9 +104,7 @@ def test_kernels_of_many_launches_are_not_read_to_be_counted(
 
 
 @pytest.mark.parametrize("early_ms", [0, 5])
-def test_lost_records_of_many_launches(
-    forged: Callable[..., Forged], tmp_path: Path, early_ms: int
-) -> None:
+def test_lost_records_of_many_launches(forged: MakeForged, tmp_path: Path, early_ms: int) -> None:
     """They are found as those of few are, also where the device's clock is early."""
     (report,) = copied(forged("plain").reports[:1], tmp_path)
     edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL where correlationId % 20 = 0")
@@ -130,9 +128,7 @@ def test_lost_records_of_many_launches(
         assert many["name"].equals(whole["name"])
 
 
-def test_launches_that_a_graph_captures_are_not_lost(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_launches_that_a_graph_captures_are_not_lost(forged: MakeForged, tmp_path: Path) -> None:
     """A backward pass is captured: another thread launches, and none of its kernels runs."""
     (report,) = copied(forged("plain").reports[:1], tmp_path)
     with closing(sqlite3.connect(report)) as file:

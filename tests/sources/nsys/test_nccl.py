@@ -17,7 +17,7 @@ from rankscope.ingestion.check import check
 from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.nsys import exports, tables
 from tests.sources.exports import KINDS, as_folder
-from tests.support import Forged, edit, one_at_a_time
+from tests.support import MakeForged, edit, one_at_a_time
 
 DOMAIN, SCHEMA = 7, 16777223
 COMMUNICATOR = 17_000_000_000_000_000_001  # above 2**63
@@ -25,7 +25,7 @@ SIZE = 4096
 
 
 @pytest.fixture
-def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+def report(forged: MakeForged, tmp_path: Path) -> Path:
     return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
 
 
@@ -284,9 +284,7 @@ def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:
     assert output["communicator"].null_count() == 0
 
 
-def test_communicators_are_matched_by_what_nccl_tells(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_communicators_are_matched_by_what_nccl_tells(forged: MakeForged, tmp_path: Path) -> None:
     """Every rank's stream has a number of its own; the payloads say that they are one."""
     for rank, original in enumerate(forged("plain").reports):
         path = Path(shutil.copy(original, tmp_path / f"report_rank_{rank}.sqlite"))

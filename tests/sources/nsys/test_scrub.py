@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 import rankscope
 from rankscope.errors import UnreadableReport, UsageError
 from rankscope.sources.nsys.scrub import scrub
-from tests.support import Forged, Result, captured, mostly_nightly
+from tests.support import Cli, MakeForged, captured, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -43,9 +42,7 @@ def test_copies_of_real_reports_answer_as_they_do(tmp_path: Path, name: str) -> 
     assert run.sql(states).equals(whole.sql(states))
 
 
-def test_copies_of_device_work_answer_as_the_reports(
-    forged: Callable[..., Forged], tmp_path: Path
-) -> None:
+def test_copies_of_device_work_answer_as_the_reports(forged: MakeForged, tmp_path: Path) -> None:
     folder = forged("planted").folder
     whole = rankscope.ingest([folder], tmp_path / "whole.duckdb")
     copies = scrubbed(folder, tmp_path / "copies", host="node0")
@@ -90,9 +87,7 @@ def spoiled(report: Path) -> Path:
 
 
 @pytest.mark.parametrize("rank", mostly_nightly([0, 1]))
-def test_secrets_are_in_no_byte_of_the_copy(
-    forged: Callable[..., Forged], tmp_path: Path, rank: int
-) -> None:
+def test_secrets_are_in_no_byte_of_the_copy(forged: MakeForged, tmp_path: Path, rank: int) -> None:
     report = spoiled(Path(shutil.copy(forged("plain").reports[rank], tmp_path / "r.sqlite")))
     assert SECRET.encode() in report.read_bytes()
     scrub(report, tmp_path / "copy.sqlite")
@@ -211,7 +206,7 @@ def test_what_is_no_export_is_refused(tmp_path: Path, content: bytes) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["r.sqlite"]
 
 
-def test_the_report_itself_is_never_replaced(forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_the_report_itself_is_never_replaced(forged: MakeForged, tmp_path: Path) -> None:
     report = Path(shutil.copy(forged("plain").reports[0], tmp_path / "r.sqlite"))
     before = report.read_bytes()
     with pytest.raises(UsageError, match="the report itself"):
@@ -219,9 +214,7 @@ def test_the_report_itself_is_never_replaced(forged: Callable[..., Forged], tmp_
     assert report.read_bytes() == before
 
 
-def test_the_command_says_what_it_wrote(
-    forged: Callable[..., Forged], tmp_path: Path, cli: Callable[..., Result]
-) -> None:
+def test_the_command_says_what_it_wrote(forged: MakeForged, tmp_path: Path, cli: Cli) -> None:
     copy = tmp_path / "copy.sqlite"
     output = cli("scrub", forged("plain").reports[0], "-o", copy)
     assert output.code == 0

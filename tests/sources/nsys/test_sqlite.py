@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES
 from rankscope.sources.nsys import exports
-from tests.support import Forged, edit, sqlite_tables
+from tests.support import MakeForged, edit, sqlite_tables
 
 
 @pytest.fixture
-def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+def report(forged: MakeForged, tmp_path: Path) -> Path:
     """A report to spoil."""
     return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report.sqlite"))
 
@@ -35,7 +34,7 @@ def test_a_trace_has_the_declared_frames(report: Path) -> None:
 
 @pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
 @pytest.mark.parametrize("name", ["plain", "mpi_like"])
-def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema: str) -> None:
+def test_schemas_tell_the_same(forged: MakeForged, name: str, schema: str) -> None:
     ours, theirs = (
         exports.read(forged(name, **parameters).reports[2])
         for parameters in ({}, {"schema": schema})
@@ -46,7 +45,7 @@ def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema:
     assert ours.process_ranks == theirs.process_ranks
 
 
-def test_rows_in_any_order_and_registered_names(forged: Callable[..., Forged]) -> None:
+def test_rows_in_any_order_and_registered_names(forged: MakeForged) -> None:
     job = forged("shuffled")
     trace = exports.read(job.reports[0])
     assert trace.ranges.whole["start"].is_sorted()
@@ -76,7 +75,7 @@ def test_correlations_are_private_to_a_process(report: Path) -> None:
     assert_frame_equal(exports.read(report).device_work.whole, before)
 
 
-def test_domains_are_numbered_per_process(forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_domains_are_numbered_per_process(forged: MakeForged, tmp_path: Path) -> None:
     path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
     mine = exports.read(path)
     assert {*mine.ranges.whole["domain"]} == {"", "MPI"}
@@ -89,7 +88,7 @@ def test_domains_are_numbered_per_process(forged: Callable[..., Forged], tmp_pat
     assert {*exports.read(path).ranges.whole["domain"]} == {"", "MPI"}
 
 
-def test_mpi_threads_tell_ranks(forged: Callable[..., Forged]) -> None:
+def test_mpi_threads_tell_ranks(forged: MakeForged) -> None:
     for rank, path in enumerate(forged("mpi_like").reports):
         assert [*exports.read(path).process_ranks.values()] == [rank]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import rankscope
 from rankscope.errors import ReportError
-from tests.support import Forged, Stored, edit
+from tests.support import MakeForged, MakeStored, edit
 
 
 def window(report: Path, path: Path, begin: int, end: int) -> None:
@@ -40,7 +39,7 @@ def window(report: Path, path: Path, begin: int, end: int) -> None:
 
 
 @pytest.fixture
-def folder(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+def folder(forged: MakeForged, tmp_path: Path) -> Path:
     """Steps 0 to 5 and 7 to 11 of a job: two windows of each rank."""
     folder = tmp_path / "windows"
     folder.mkdir()
@@ -65,7 +64,7 @@ def folder(forged: Callable[..., Forged], tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_windows_are_one_run_with_the_numbers_of_the_whole(
-    folder: Path, stored: Callable[..., Stored], tmp_path: Path
+    folder: Path, stored: MakeStored, tmp_path: Path
 ) -> None:
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", jobs=1)
     whole = stored("plain", iterations=12).run

@@ -17,7 +17,7 @@ from rankscope.sources.columns.sqlite_pages import loader, machine_code, self_te
 from rankscope.sources.columns.sqlite_pages.layout import UNUSUAL, Bytes, Outputs, Shapes, Target
 from rankscope.util.atomic_io import cache_home
 from rankscope.util.private import NotPrivate, private_folder
-from tests.support import ROOT, Forged
+from tests.support import ROOT, MakeForged
 
 NO_LLVM = "import sys; sys.modules.update(numba=None, llvmlite=None)"
 
@@ -193,7 +193,7 @@ def test_the_self_test_is_cheap() -> None:
 
 
 @pytest.mark.slow
-def test_ingest_without_llvm(forged: Callable[..., Forged], tmp_path: Path) -> None:
+def test_ingest_without_llvm(forged: MakeForged, tmp_path: Path) -> None:
     folder = forged("planted").folder
     ways = [
         python(code, folder, tmp_path / f"{number}.duckdb")

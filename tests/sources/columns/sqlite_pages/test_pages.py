@@ -23,7 +23,7 @@ from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe
 from tests.sources.exports import as_folder
 from tests.sources.tables import PAGES, Row, both, edit, from_pages, made
-from tests.support import Forged, mostly_nightly
+from tests.support import MakeForged, mostly_nightly
 
 EDGES = [
     0,
@@ -287,7 +287,7 @@ def test_the_library_goes_on_where_pages_turn_unusual(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "parquetdir"])
 def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
-    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    forged: MakeForged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     path = forged("plain").reports[0]
     path = path if kind == "sqlite" else as_folder(path, kind, tmp_path)
