@@ -41,7 +41,9 @@ class Also(Struct, kw_only=True):
     iterations: Annotated[tuple[int, ...], says("the iterations in which its ranks are slow")]
     cause: Annotated[str | None, says("the phase with most of its excess")]
     excess_ns: Annotated[int, says("its mean excess over the role's median")]
-    gain_ns: Annotated[int | None, says("what repairing it would save in addition")]
+    gain_ns: Annotated[
+        int | None, says("what repairing it would save in addition; where gains are bounds, alone")
+    ]
     period: Annotated[int | None, says("k, where its ranks are slow in every k-th iteration")]
     since: Annotated[int | None, says("the iteration from which on its ranks are slow")]
     sentence: Annotated[str, says("what it is, in words")]
