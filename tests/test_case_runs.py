@@ -375,6 +375,34 @@ def test_steps_without_ranges_are_of_no_iteration(tmp_path: Path) -> None:
     assert most < 11e6
 
 
+@pytest.mark.parametrize("wrong", mostly_slow([3, 2, 600]))
+def test_a_wrong_number_costs_its_step(tmp_path: Path, wrong: int) -> None:
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"] if rank == 1 else ():
+            if each["name"] == "ProfilerStep#4":
+                each["name"] = f"ProfilerStep#{wrong}"
+
+    run = read(write(tmp_path / "job", PLAIN, edit))
+    lost = {3, 4} if wrong == 3 else {4}  # of two steps of one number
+    assert {*range(1, 12)} - {*run.compare().facts.iterations} == lost
+    assert_slow(run)
+
+
+def test_an_epochs_last_step_that_is_missing_is_of_no_iteration(tmp_path: Path) -> None:
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        if rank == 1:
+            without("ProfilerStep#5")(rank, trace)
+        for each in trace["traceEvents"]:
+            name, _, number = each["name"].partition("#")
+            if name == "ProfilerStep":
+                each["name"] = f"ProfilerStep#{int(number) % 6}"
+
+    run = read(write(tmp_path / "job", PLAIN, edit))
+    assert run.compare().facts.iterations == (1, 2, 3, 4, *range(6, 12))
+    assert_slow(run)
+    assert run.compare().verdict.named == (2,)
+
+
 @pytest.mark.parametrize("late_us", [0, 1900])
 def test_what_was_before_the_first_step_is_reported(tmp_path: Path, late_us: int) -> None:
     """A single step, which a rank begins late: it did something else before."""

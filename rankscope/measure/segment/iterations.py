@@ -69,9 +69,11 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
         order = np.delete(order, np.flatnonzero(outer)[holds])
         outer = _outer(end[order])
     order = order[outer]
-    given = (
-        taken(labels["given"], own[order]).to_numpy() if numbered[best] else np.arange(len(order))
-    )
+    given = np.arange(len(order))
+    if numbered[best]:
+        given = taken(labels["given"], own[order]).to_numpy()
+        fitting = _fitting(given)
+        order, given = order[fitting], given[fitting]
     found = IterationRanges(
         frame=_windows(start[order], end[order], given, duration_ns),
         thread=thread,
@@ -183,11 +185,22 @@ def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> It
     return replace(found, frame=frame)
 
 
+def _fitting(number: Times) -> Flags:
+    """Whether each number lies between those beside it, where these rise: else one is wrong."""
+    before, here, after = number[:-2], number[1:-1], number[2:]
+    wrong = (before < after) & ((here <= before) | (here >= after))
+    return ~np.concatenate(([False], wrong, [False]))[: len(number)]
+
+
 def _gaps(start: Times, end: Times, number: Times) -> list[tuple[int, int]]:
-    """Where iterations have no range: numbers rise by more than usual from one to the next."""
+    """Where iterations have no range: numbers rise by more than usual from one to the next.
+
+    So it is where numbers start over before the highest of all.
+    """
     steps = np.diff(number)
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
-    return [(int(end[at]), int(start[at + 1])) for at in np.flatnonzero(steps > usual)]
+    early = (steps <= 0) & (number[:-1] < number.max(initial=0))
+    return [(int(end[at]), int(start[at + 1])) for at in np.flatnonzero((steps > usual) | early)]
 
 
 def _windows(start: Times, end: Times, number: Times, duration_ns: int | None) -> pl.DataFrame:
@@ -195,14 +208,13 @@ def _windows(start: Times, end: Times, number: Times, duration_ns: int | None) -
 
     A window runs from the end of the previous iteration's range to the end of its own (data is
     fetched between the ranges of most scripts); the first one starts at its own range. Where
-    numbers start over (epochs), counting continues.
+    numbers start over (epochs), counting continues after the highest of all.
     """
     begins = np.flatnonzero(np.append(True, number[1:] <= number[:-1]))  # of the epochs
     epoch = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(number)))
-    before = np.append(0, np.cumsum(np.maximum.reduceat(number, begins) + 1))
     return pl.DataFrame(
         {
-            "iteration": number + before[epoch],
+            "iteration": number + epoch * (number.max(initial=0) + 1),
             "epoch": epoch,
             "number": number,
             "start": start,
