@@ -24,6 +24,9 @@ from rankscope.util.robust import Floats
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASES)))
 """The columns of the metric table that a verdict is found from, and a run is played again from."""
 
+NAMED_WORK = ("rank", "kind", "name", "total_ns", "count")
+"""The columns of ACTIVITIES in which a wait may hide; all of them would take 20 times the room."""
+
 FEW_ITERATIONS = 3
 """With at most this many iterations, the collectives in them show who is slow."""
 
@@ -68,6 +71,7 @@ def verdict_inputs(
         wide=_in_one_role(judged, comparison),
         hosts=_hosts_of(comparison),
         tables=tables_of(tables),
+        named_work=lambda: tables.read("activities", NAMED_WORK, iterations=numbers, narrow=True),
         exposed_transfer_ns=transfer_ns,
         unmatched_ns=unmatched_ns,
         stages=lambda: _stages(comparison),

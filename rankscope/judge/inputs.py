@@ -46,6 +46,8 @@ class VerdictInputs:
     hosts: dict[int, str | None]
     tables: Callable[[str, Collection[int]], pl.DataFrame | None]
     """Table and iterations → its rows of all ranks; None where the run has no such table."""
+    named_work: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
+    """rank, kind, name, total_ns and count of ACTIVITIES in the selected iterations, narrow."""
     stages: Callable[[], frozenset[tuple[int, ...]]] = field(default=frozenset)
     """Ranks of a pipeline that may hold a part of the model each, where roles are not given."""
     exposed_transfer_ns: int | None = None

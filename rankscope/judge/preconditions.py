@@ -164,12 +164,13 @@ def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     is one, and so are all copies. Idling counts where the work lasts half as long as usual: a
     kernel that only runs faster leaves its device idle as well where the host sets the pace.
     """
-    activities = inputs.tables("activities", inputs.selected)
+    activities = inputs.named_work()
     if activities is None:
         return None
     count, found = len(inputs.selected), list[tuple[float, float, float, tuple[str, str], int]]()
     work = activities.filter(pl.col("kind").is_in(["kernel", "copy", "idle"]))
     work = work.group_by("rank", "kind", "name").agg(pl.col("total_ns", "count").sum())
+    work = work.with_columns(pl.col("kind", "name").cast(pl.String))
     for role in sorted({*inputs.role_of.values()}):
         ranks = sorted(rank for rank, own in inputs.role_of.items() if own == role)
         same = (pl.len() == len(ranks)) & (pl.col("count").n_unique() == 1)

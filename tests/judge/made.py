@@ -53,6 +53,7 @@ def of_kernels(wide: pl.DataFrame, kernels: list[dict[str, object]]) -> VerdictI
         tables=lambda name, numbers: (
             table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
         ),
+        named_work=lambda: table,
     )
 
 
