@@ -9,10 +9,9 @@ import polars as pl
 
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.match.warnings import listed
 from rankscope.model.results import Verdict
 from rankscope.util.robust import Floats
-from rankscope.util.wording import agreeing
+from rankscope.util.wording import agreeing, listed
 
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""

@@ -20,6 +20,7 @@ from rankscope.sources.identify import (
     RANK_IN_NAME,
     one_job,
 )
+from rankscope.util.wording import and_more
 
 MOST_PATHS = 3
 """Above this number of paths, a command for the shell abbreviates them."""
@@ -96,12 +97,11 @@ def described(run: Sequence[Capture]) -> str:
     ranks = sorted({rank for each in run for rank in each.ranks})
     hosts = sorted({each.host for each in run if each.host})
     start, unknown = _start(run), sum(not each.ranks for each in run)
-    more = f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else ""
     parts = [
         counted(len(run), "report"),
         ranks_text(ranks) if ranks else "",
         f"{unknown} of unknown rank" if unknown else "",
-        f"on {', '.join(hosts[:MOST_HOSTS])}{more}" if hosts else "",
+        f"on {and_more(hosts, MOST_HOSTS)}" if hosts else "",
         "" if start is None else f"from {utc(start)}",
         f"in {os.path.commonpath([each.path.parent for each in run]) or '.'}",
     ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
 from rankscope.model.results import Also, Verdict
-from rankscope.util.wording import agreeing, counted, ms, percent
+from rankscope.util.wording import agreeing, counted, listed, ms, percent
 
 
 def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:

@@ -28,12 +28,11 @@ from rankscope.judge.phrases import also_sentence, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import also_clauses, sentence
 from rankscope.judge.story import Slow
-from rankscope.match.warnings import listed
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Also, Finding, Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.robust import Floats
-from rankscope.util.wording import agreeing, counted, ms, percent
+from rankscope.util.wording import agreeing, counted, listed, ms, percent
 
 
 def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:

@@ -17,10 +17,9 @@ from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, holders
 from rankscope.judge.levels import FEW, HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import also_together, when, who
-from rankscope.match.warnings import listed
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.model.results import Verdict
-from rankscope.util.wording import agreeing, counted, duration, ms, percent
+from rankscope.util.wording import agreeing, counted, duration, listed, ms, percent
 
 Sentence = Callable[[Verdict, Judgement], str]
 """A verdict without its sentence, and what it rests on → the sentence."""

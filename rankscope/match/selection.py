@@ -13,7 +13,6 @@ import polars as pl
 
 from rankscope.errors import ReportError, UsageError
 from rankscope.match.iteration_matching import check_numbers, pair_iterations, renumbered
-from rankscope.match.warnings import listed
 from rankscope.model.kinds import NAMED_PHASES, Clock
 from rankscope.model.metrics import columns_of
 from rankscope.model.options import Options
@@ -22,7 +21,7 @@ from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables, measured
 from rankscope.util.rank_list import LONGEST
 from rankscope.util.robust import MAD_FLOOR
-from rankscope.util.wording import agreeing, counted
+from rankscope.util.wording import agreeing, counted, listed
 
 ROLLING = 5
 SETTLED_MADS = 5.0

@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.match.collectives import MatchSummary
 from rankscope.model.reports import RunWarning
-from rankscope.util.wording import agreeing, counted
+from rankscope.util.wording import agreeing, counted, listed
 
 
 def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
@@ -109,12 +109,6 @@ def communication_warnings(
             f"communicator {row['label']}, more than the clocks' "
             f"{(row['clock_error_ns'] or 0) / 1e6:.2f} ms; shown is that by {row['shown']}",
         )
-
-
-def listed(numbers: Iterable[int], most: int = 8) -> str:
-    """`1, 2, 3, …`."""
-    numbers = list(numbers)
-    return ", ".join(map(str, numbers[:most])) + (", …" if len(numbers) > most else "")
 
 
 def _named(ranks: list[int]) -> str:

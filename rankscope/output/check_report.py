@@ -12,6 +12,7 @@ from rankscope.model.reports import Abilities, CheckedReport, RunWarning
 from rankscope.output.quantities import UNKNOWN, agreeing, counted, ranks_text, span
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import and_more
 
 ABILITIES = tuple(field.name for field in fields(Abilities))
 """Names of what a report can provide."""
@@ -276,8 +277,7 @@ def _name(report: CheckedReport, folder: str) -> str:
 def _names(reports: list[CheckedReport], folder: str) -> str:
     """Paths of unusable reports, whose ranks may be unknown or shared with other reports."""
     names = [sanitized(os.path.relpath(report.path, folder), LONGEST_PATH) for report in reports]
-    more = len(names) - MOST_ALIKE
-    return ", ".join(names[:MOST_ALIKE]) + (f" and {more} more" if more > 0 else "")
+    return and_more(names, MOST_ALIKE)
 
 
 def _answers(reports: list[CheckedReport]) -> tuple[str, str, str]:

@@ -12,7 +12,6 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Look, Picks
 from rankscope.judge.levels import LEAST_GAIN as LEAST_NAMED
-from rankscope.match.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Score, Verdict
 from rankscope.output.columns import heading, names_in, notes
@@ -31,6 +30,7 @@ from rankscope.output.quantities import (
 )
 from rankscope.output.table_layout import Table, bars, sparklines
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import listed
 
 LEAST_GAIN = 0.005
 """Least share of the time that a what-if scenario must save to be shown."""

@@ -47,6 +47,7 @@ from rankscope.store.migrations import schema_version
 from rankscope.store.tables import TableRequest, fetched, read_table
 from rankscope.util.atomic_io import exists, take_place
 from rankscope.util.scratch import scratch_beside
+from rankscope.util.wording import and_more
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -427,6 +428,5 @@ def hint_for_missing(path: Path) -> str:
     found = databases_in(path.parent)
     if not found:
         return made
-    listed = ", ".join(f"--db {shlex.quote(str(each))}" for each in found[:MOST_NEARBY])
-    more = f" and {len(found) - MOST_NEARBY} more" if len(found) > MOST_NEARBY else ""
-    return f"there {'is' if len(found) == 1 else 'are'} {listed}{more}; or {made}"
+    names = and_more([f"--db {shlex.quote(str(each))}" for each in found], MOST_NEARBY)
+    return f"there {'is' if len(found) == 1 else 'are'} {names}; or {made}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 UNKNOWN = "–"
 """The text for an unknown number."""
@@ -39,6 +39,18 @@ def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
     if not numbers:
         return "no rank"
     return f"{agreeing(len(numbers), 'rank')} {span(numbers, most)}"
+
+
+def listed(numbers: Iterable[int], most: int = 8) -> str:
+    """`1, 2, 3, …`."""
+    every = list(numbers)
+    return ", ".join(map(str, every[:most])) + (", …" if len(every) > most else "")
+
+
+def and_more(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """`a, b and 4 more`; between `; ` it is `a; b; and 4 more`."""
+    rest, end = len(texts) - most, between.rstrip(", ")
+    return between.join(texts[:most]) + (f"{end} and {rest} more" if rest > 0 else "")
 
 
 def percent(share: float | None) -> str:

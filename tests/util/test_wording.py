@@ -9,8 +9,10 @@ import pytest
 from rankscope.util.wording import (
     UNKNOWN,
     agreeing,
+    and_more,
     counted,
     interval,
+    listed,
     milliseconds,
     ms,
     percent,
@@ -104,3 +106,10 @@ def test_large_changes_are_factors() -> None:
     assert slower_or_faster(-0.2) == "20.0 % faster"
     assert slower_or_faster(1.3) == "2.3 times as slow"
     assert slower_or_faster(1 / 4.1 - 1) == "4.1 times as fast"
+
+
+def test_of_many_names_the_rest_is_counted() -> None:
+    assert and_more(["a", "b"], 2) == "a, b"
+    assert and_more(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert and_more(["a", "b", "c"], 1, "; ") == "a; and 2 more"
+    assert listed(range(9), 3) == "0, 1, 2, …"

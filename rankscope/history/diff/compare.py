@@ -30,6 +30,7 @@ from rankscope.util.wording import (
     agreeing,
     counted,
     interval,
+    listed,
     ms,
     percent,
     ranks_text,
@@ -162,9 +163,8 @@ def _differ(alone: list[int], signs: tuple[str, ...]) -> Iterator[RunWarning]:
         signs: of different jobs.
     """
     if alone:
-        some = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
         yield RunWarning(
-            "ranks-differ", f"ranks {some} are in one run only: left out", tuple(alone)
+            "ranks-differ", f"ranks {listed(alone)} are in one run only: left out", tuple(alone)
         )
     if len(signs) > 1 or (signs and not alone):
         yield RunWarning("jobs-differ", _unlike(signs))

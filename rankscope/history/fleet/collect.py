@@ -21,7 +21,7 @@ from rankscope.model.reports import RunWarning
 from rankscope.store.ledger import Ledger
 from rankscope.store.run_reader import opened
 from rankscope.store.tables import RunTables
-from rankscope.util.wording import agreeing, counted
+from rankscope.util.wording import agreeing, and_more, counted
 
 THREADS = 4
 """Databases that are open at the same time: a part of the work is waiting for files."""
@@ -150,12 +150,11 @@ def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:
 
 
 def _left_out(failed: list[tuple[Path, RankscopeError]]) -> RunWarning:
-    named = "; ".join(error.message for _, error in failed[:NAMED])
-    more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+    named = and_more([error.message for _, error in failed], NAMED, "; ")
     return RunWarning(
         "left-out",
         f"{counted(len(failed), 'database')} {agreeing(len(failed), 'is', 'are')} left out: "
-        f"{named}{more}",
+        f"{named}",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rankscope.util.wording import counted
+from rankscope.util.wording import and_more, counted
 
 NAMED = 3
 """At most this many suspects are named in the sentence."""
@@ -51,9 +51,7 @@ def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]
     seen = f"in {counted(runs, 'run')}" + (f" on {hardware}" if hardware else "")
     if not suspects:
         return f"{NOBODY}: no hardware is named more often than chance explains {seen}."
-    named = "; ".join(map(_in_words, suspects[:NAMED]))
-    more = f"; and {len(suspects) - NAMED} more" if len(suspects) > NAMED else ""
-    return f"{named}{more} ({seen})."
+    return f"{and_more([*map(_in_words, suspects)], NAMED, '; ')} ({seen})."
 
 
 def label(suspect: Suspect) -> str:

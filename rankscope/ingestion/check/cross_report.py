@@ -16,6 +16,10 @@ from rankscope.match.iteration_matching import pair_iterations
 from rankscope.match.warnings import missing_ranks
 from rankscope.model.reports import CheckWarning, RankRows
 from rankscope.output.quantities import span
+from rankscope.util.wording import and_more
+
+MOST_LISTED = 3
+"""Most reports that a message names."""
 
 Placed = tuple[Path, CheckWarning]
 
@@ -66,7 +70,7 @@ def _twice(reports: list[Examined]) -> Iterator[Placed]:
             others = [
                 os.path.relpath(_path(each), common) for each in claimants if each is not examined
             ]
-            message = f"is of rank {rank}, like {listed(others)}"
+            message = f"is of rank {rank}, like {and_more(others, MOST_LISTED)}"
             yield _placed(examined, "rank-twice", message, fatal=True)
 
 
@@ -187,9 +191,3 @@ def _placed(
     """A warning with its report."""
     launcher = recorder(examined.rows.file, examined.rows.facts)
     return _path(examined), with_remedy(code, message, launcher, hint=hint, fatal=fatal)
-
-
-def listed(names: list[str], most: int = 3) -> str:
-    """`a, b, c and 4 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -12,7 +12,7 @@ import polars as pl
 
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion import kept_rows
-from rankscope.ingestion.check.cross_report import listed, together
+from rankscope.ingestion.check.cross_report import MOST_LISTED, together
 from rankscope.ingestion.check.remedies import with_remedy
 from rankscope.ingestion.check.single_report import Examined, checked, unreadable
 from rankscope.ingestion.iteration_defaults import Read, read_alike
@@ -25,7 +25,7 @@ from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, Repor
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.identify import pattern
-from rankscope.util.wording import counted
+from rankscope.util.wording import and_more, counted
 
 
 def check(
@@ -87,7 +87,9 @@ def check(
         more.setdefault(path, []).append(problem)
     for path in {*copies.values()}:
         where = sorted(str(copy) for copy, of in copies.items() if of == path)
-        message = f"has {counted(len(where), 'copy', 'copies')}, left out: {listed(where)}"
+        message = (
+            f"has {counted(len(where), 'copy', 'copies')}, left out: {and_more(where, MOST_LISTED)}"
+        )
         more.setdefault(path, []).append(with_remedy("report-copied", message))
     clocks = _clocks(every, number_of)
     reports = [*map(checked, every), *unread]

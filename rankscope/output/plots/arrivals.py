@@ -12,7 +12,6 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
-from rankscope.match.warnings import listed
 from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots import PlotOptions
 from rankscope.output.plots.captions import footer, subtitle
@@ -20,6 +19,7 @@ from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, sele
 from rankscope.output.plots.style import SMALL, Caption, new_sheet
 from rankscope.output.quantities import counted, milliseconds, percent
 from rankscope.sources.recorders import Record, advice, recorder_of
+from rankscope.util.wording import listed
 
 WIDTH, PANEL = 10.0, 6.4
 """Widths in inches: of the sheet, and of the distributions."""

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import UsageError
-from rankscope.match.warnings import listed
 from rankscope.model.results import Timeline
 from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots import PlotOptions
@@ -41,6 +40,7 @@ from rankscope.output.timeline_views import (
     timeline_lanes,
     who_waits,
 )
+from rankscope.util.wording import listed
 
 NAMES, LANES, PANEL, RIGHT = 1.1, 0.95, 8.1, 0.35
 """Widths in inches: of the rank names, of the lane names at least, of the time axis, and right."""
