@@ -341,8 +341,9 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
     """Iterations that are warm-up, and whether the run's iteration time then settled.
 
     Iteration 0 always. Then all up to the first whose rolling median (5) lies within 5 MADs of the
-    second half's median, and in which the median rank has no more work than usual by half, if that
-    is within the first tenth of the run. A slow rank adds no work to the median one.
+    second half's median, and in which the median rank works at most 1.5 times as long as it ever
+    does in the second half, if that is within the first tenth of the run. A slow rank adds no work
+    to the median one.
     """
     times = (
         lengths.filter(pl.col("iteration").is_in(common))
@@ -362,9 +363,9 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
     mad = max(float(np.median(np.abs(half - level))), MAD_FLOOR * level)
     limit = max(WARMUP_LEAST, int(WARMUP_SHARE * len(values)))
     numbers = times["iteration"].to_list()
-    usual_work = float(np.median(work[len(work) // 2 :]))
+    most_work = WARMUP_WORK * float(work[len(work) // 2 :].max())  # NaN, so never, if unknown
     for first in range(len(always), min(limit, len(values) - 1) + 1):
-        if always and work[first] > WARMUP_WORK * usual_work:  # never where unknown
+        if always and work[first] > most_work:
             continue
         if abs(float(np.median(values[first : first + ROLLING])) - level) <= SETTLED_MADS * mad:
             return always | {*numbers[:first]}, True

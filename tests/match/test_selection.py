@@ -115,6 +115,8 @@ def test_iterations_in_which_all_ranks_compile_are_warm_up(count: int) -> None:
     output = select(frame, lengths(frame, slow, work), None, include_warmup=False)
     assert output.warmup == (0, 1)
     assert not output.problems
+    again = work | {count - 1: 50 * MS}  # some steps are that long
+    assert select(frame, lengths(frame, slow, again), None, include_warmup=False).warmup == (0,)
     later = frame.with_columns(pl.col("iteration") + 50)  # a window that begins with an evaluation
     slow, work = {50: 70 * MS}, {50: 50 * MS}
     assert not select(later, lengths(later, slow, work), None, include_warmup=False).warmup
