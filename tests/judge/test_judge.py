@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from rankscope.judge.story import Slow, Story
 from rankscope.judge.timing import Pattern
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.output.text_tables import slow_at_no_cost_lines
+from rankscope.util.robust import Floats
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, of_kernels, wide_of
 from tests.support import MS, inputs_of
 
@@ -232,6 +234,18 @@ def test_work_outside_of_what_is_judged_is_said() -> None:
         assert ("rank 3" in verdict.sentence) == (kind is VerdictKind.INCONCLUSIVE)
     network = judge(replace(given, outside_ns=outside, exposed_transfer_ns=40 * MS * COUNT))
     assert network.kind is VerdictKind.COMMUNICATION, "40 % matter more than 1 %"
+
+
+def test_a_rank_that_is_slow_at_no_cost_is_not_denied() -> None:
+    class Free(Exact):
+        def of(self, healed: Iterable[Floats], **_: object) -> list[int]:
+            all_ns = self._excess.total_ns // 50
+            return [all_ns if each is self.everything else 0 for each in healed]
+
+    given = inputs(20)
+    verdict = judge(given, Free(given.excess))
+    assert (verdict.kind, verdict.costless_ranks) == (VerdictKind.BALANCED, (3,))
+    assert "no rank is slow" not in verdict.sentence
 
 
 def test_who_leads_by_chance_is_said_and_not_accused() -> None:
