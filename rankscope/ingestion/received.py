@@ -50,4 +50,9 @@ def _foreign(file: ReportFile, rows: object) -> str | None:
                 return f"another rank in {name}"
             if wrong := out_of_bounds(name, frame, described):
                 return wrong
+            if frame.select(described.key).is_duplicated().any():
+                return f"{name} with the same key"
+            numbers = frame["iteration"].unique()
+            if not numbers.is_in(part.iterations["iteration"].implode()).all():
+                return f"iterations in {name} that are none"
     return None

@@ -252,6 +252,10 @@ def extract(file, options):
         return replace(rows, ranks=(replace(one, measures=other), *others))
     if what == "a column less":
         return replace(rows, ranks=(replace(one, exposed=one.exposed.drop("end_ns")), *others))
+    if what == "a row twice":
+        return replace(rows, ranks=(replace(one, measures=one.measures[[0, 0, 1]]), *others))
+    if what == "other iterations":
+        return replace(rows, ranks=(replace(one, iterations=one.iterations[:2]), *others))
     late = one.iterations.with_columns(end_ns=pl.lit(2**62))
     return replace(rows, ranks=(replace(one, iterations=late), *others))
 
@@ -261,6 +265,7 @@ report.extract = extract
 
 WRONG_KINDS = (
     "text", "another report", "huge", "nothing", "no ranks", "another rank", "a column less",
+    "a row twice", "other iterations",
 )  # fmt: skip
 
 
