@@ -9,7 +9,7 @@ import polars as pl
 from rankscope.errors import RankscopeError, ToolError
 from rankscope.ingestion.workers import Results
 from rankscope.model.columns import out_of_bounds
-from rankscope.model.reports import ReportFile, ReportRows
+from rankscope.model.reports import RankRows, ReportFile, ReportRows
 from rankscope.model.tables import TABLES
 from rankscope.store.writer import PER_RANK
 
@@ -41,18 +41,19 @@ def _foreign(file: ReportFile, rows: object) -> str | None:
         return f"a {type(rows).__name__}"
     if rows.file.path != file.path:
         return f"rows of {rows.file.path}"
-    for part in rows.ranks:
-        for name in PER_RANK:
-            frame, described = getattr(part, name), TABLES[name]
-            if {**frame.schema} != {**described.schema}:
-                return f"columns of {name}"
-            if frame.filter(pl.col("rank") != part.rank.identity.rank).height:
-                return f"another rank in {name}"
-            if wrong := out_of_bounds(name, frame, described):
-                return wrong
-            if frame.select(described.key).is_duplicated().any():
-                return f"{name} with the same key"
-            numbers = frame["iteration"].unique()
-            if not numbers.is_in(part.iterations["iteration"].implode()).all():
-                return f"iterations in {name} that are none"
-    return None
+    parts = ((part, name) for part in rows.ranks for name in PER_RANK)
+    return next((wrong for part, name in parts if (wrong := _wrong(part, name))), None)
+
+
+def _wrong(part: RankRows, name: str) -> str | None:
+    """The fault of a rank's rows of a table."""
+    frame, described = getattr(part, name), TABLES[name]
+    if {**frame.schema} != {**described.schema}:
+        return f"columns of {name}"
+    if frame.filter(pl.col("rank") != part.rank.identity.rank).height:
+        return f"another rank in {name}"
+    if frame.select(described.key).is_duplicated().any():
+        return f"{name} with the same key"
+    if not frame["iteration"].unique().is_in(part.iterations["iteration"].implode()).all():
+        return f"iterations in {name} that are none"
+    return out_of_bounds(name, frame, described)
