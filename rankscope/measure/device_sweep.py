@@ -18,6 +18,7 @@ from rankscope.model.intervals import (
     covered,
     exclusive,
     length_before,
+    outside,
     union,
 )
 from rankscope.model.kinds import PARTS
@@ -194,15 +195,24 @@ def _computing(
     time_slice: TimeSlice, start: Times, end: Times, chosen: Flags
 ) -> tuple[Times, Times, Codes]:
     """Disjoint intervals in which the selected operations run, and the phase that owns each."""
-    rows = np.flatnonzero(chosen)
+    kind = KIND_ORDER[time_slice.work["kind"].to_physical().to_numpy()]
 
-    def by_importance(some: Times) -> Times:
-        work = taken(time_slice.work[["kind", "launch"]], rows[some])
-        kind = KIND_ORDER[work["kind"].to_physical().to_numpy()]
-        return some[np.lexsort((filled(work["launch"], NEVER), kind))]
+    def owned(rows: Times) -> tuple[Times, Times, Times]:
+        def by_importance(some: Times) -> Times:
+            launch = taken(time_slice.work["launch"], rows[some])
+            return some[np.lexsort((filled(launch, NEVER), kind[rows[some]]))]
 
-    low, high, owner = exclusive(start[rows], end[rows], by_importance)
-    return low, high, time_slice.work["phase"].to_numpy()[rows[owner]]
+        low, high, owner = exclusive(start[rows], end[rows], by_importance)
+        return low, high, rows[owner]
+
+    # Kernels overlap in the order of their launches: copies among them would disturb that.
+    kernels = owned(np.flatnonzero(chosen & (kind == 0)))
+    copies = owned(np.flatnonzero(chosen & (kind > 0)))
+    low, high, index = outside(*copies[:2], *kernels[:2])
+    copies = low, high, copies[2][index]
+    low, high, row = map(np.append, kernels, copies)
+    order = np.argsort(low, kind="stable")
+    return low[order], high[order], time_slice.work["phase"].to_numpy()[row[order]]
 
 
 def _waiting(time_slice: TimeSlice, talks: Flags, requests: tuple[Requests, ...]) -> Spans:

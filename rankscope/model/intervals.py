@@ -114,6 +114,24 @@ def exclusive(
     return starts[order], ends[order], np.concatenate((owner, crowd[first[owned]]))[order]
 
 
+def outside(start: Times, end: Times, low: Times, high: Times) -> tuple[Times, Times, Times]:
+    """The parts of intervals that others do not cover, in order, each with its interval's index.
+
+    Args:
+        start, end: of disjoint intervals, in order.
+        low, high: of the others, which are disjoint and in order as well.
+    """
+    first = np.searchsorted(high, start, side="right")
+    met = np.maximum(np.searchsorted(low, end) - first, 0)
+    index = np.repeat(np.arange(len(start)), met + 1)
+    nth = np.arange(len(index)) - np.repeat(np.cumsum(met + 1) - met - 1, met + 1)
+    following = first[index] + nth  # the other that ends the part
+    begin = np.where(nth == 0, start[index], np.append(high, 0)[following - 1])
+    until = np.where(nth == met[index], end[index], np.append(low, 0)[following])
+    real = until > begin
+    return begin[real], until[real], index[real]
+
+
 def count_before(moments: Times, times: Times) -> Times:
     """How many of the times have come by each of the moments, which are in order.
 

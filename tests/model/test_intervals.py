@@ -15,6 +15,7 @@ from rankscope.model.intervals import (
     in_order,
     lanes,
     length_before,
+    outside,
     owners,
     union,
 )
@@ -93,6 +94,25 @@ def test_exclusive_leaves_alone_what_overlaps_nothing() -> None:
     apart = start[[0, 1, 4]], end[[0, 1, 4]]
     assert [part.tolist() for part in exclusive(*apart, by_importance)][2] == [0, 1, 2]
     assert len(asked) == 1
+
+
+@given(INTERVALS, INTERVALS)
+def test_parts_that_others_do_not_cover(
+    some: list[tuple[int, ...]], others: list[tuple[int, ...]]
+) -> None:
+    start, end = union(*arrays(some))
+    low, high, index = outside(start, end, *union(*arrays(others)))
+    line = np.full(END, -1)
+    for begin, until, which in zip(low, high, index, strict=True):
+        line[begin:until] = which
+    expected = np.full(END, -1)
+    for which, (begin, until) in enumerate(zip(start, end, strict=True)):
+        expected[begin:until] = which
+    for begin, until in others:
+        expected[begin:until] = -1
+    assert (line == expected).all()
+    assert (low < high).all()
+    assert (low[1:] >= high[:-1]).all()
 
 
 MOMENTS = st.lists(st.integers(-3, END + 3), max_size=60).map(sorted)
