@@ -71,8 +71,10 @@ def contradictions(comparison: Comparison) -> Iterator[str]:
         for found in RANKS_IN_WORDS.findall(verdict.sentence)
         for number in re.findall(r"\d+", found)
     }
-    if verdict.kind is not VerdictKind.INCONCLUSIVE and not spoken <= {*verdict.named}:
-        yield f"the sentence names ranks {sorted(spoken - {*verdict.named})}, the verdict does not"
+    leading = () if verdict.leading is None else verdict.leading.ranks
+    unnamed = sorted(spoken - {*verdict.named, *leading})
+    if verdict.kind is not VerdictKind.INCONCLUSIVE and unnamed:
+        yield f"the sentence names ranks {unnamed}, the verdict does not"
     if verdict.ranks and (verdict.gain is None or verdict.gain < LEAST_GAIN):
         yield f"ranks {verdict.ranks} are named for a gain of {verdict.gain}"
     if verdict.gain_all is not None:

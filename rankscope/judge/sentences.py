@@ -15,7 +15,7 @@ from rankscope.judge.causes.counters import network_words
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, holders
-from rankscope.judge.levels import FEW, HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
+from rankscope.judge.levels import HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import also_together, when, who
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.model.results import Verdict
@@ -222,11 +222,10 @@ def _rotating(verdict: Verdict, judged: Judgement) -> str:
             f"loading would save {_gain(verdict, inputs)}{rest}."
         )
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
-    most = sorted(holders(judged))
     said = (
-        f"No rank is slow beyond chance, though ranks {listed(most)}"
-        if len(most) <= FEW and 2 * len(most) <= len(inputs.excess.ranks)
-        else f"No rank in particular is slow: {counted(len(most), 'rank')}"
+        f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')}"
+        if verdict.leading is None
+        else f"No rank is slow beyond chance, though ranks {listed(verdict.leading.ranks)}"
     )
     return (
         f"{said} hold most of what imbalance costs, each in other iterations{phase}. Without "

@@ -50,7 +50,7 @@ class Also(Struct, kw_only=True):
 
 
 class Leading(Struct, kw_only=True):
-    """The ranks that lead where the verdict is inconclusive."""
+    """The ranks that lead where the verdict names none."""
 
     ranks: Annotated[tuple[int, ...], says("the ranks that lead")]
     gain_ns: Annotated[
@@ -131,7 +131,8 @@ class Verdict(Struct, kw_only=True):
     interval: Annotated[tuple[float, float] | None, says("95 % bootstrap interval of `excess`")]
     findings: Annotated[tuple[Finding, ...], says("reasons of the excess, largest first")]
     leading: Annotated[
-        Leading | None, says("of some `inconclusive` verdicts: the ranks that lead; else null")
+        Leading | None,
+        says("of some `inconclusive` and `rotating` verdicts: the ranks that lead; else null"),
     ]
     settles: Annotated[
         int | None,
