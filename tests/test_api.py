@@ -187,3 +187,8 @@ def test_progress_is_reported(pair: list[Path], tmp_path: Path) -> None:
     assert started == [pair]
     assert sorted(path for path, _ in done) == pair
     assert all(events > 100 for _, events in done)
+
+
+def test_a_query_may_give_columns_of_one_name(sample: Stored) -> None:
+    joined = sample.run.sql("select * from reports join ranks on reports.path = ranks.path")
+    assert {"path", "path_1"} <= {*joined.columns}

@@ -177,7 +177,7 @@ def test_local_ranks_that_repeat_on_hosts_are_counted_over_them(tmp_path: Path, 
     """Hosts have no numbers; without their names in the traces the reports are of two runs."""
 
     def at(rank: int) -> str:
-        return ("gpu-a-17", "gpu-b-3")[rank // 2]
+        return ("gpu-a-9", "gpu-a-17")[rank // 2]
 
     def hosted(rank: int, trace: dict[str, Any]) -> None:
         nameless(rank, trace)
@@ -383,8 +383,7 @@ def test_a_wrong_number_costs_its_step(tmp_path: Path, wrong: int) -> None:
                 each["name"] = f"ProfilerStep#{wrong}"
 
     run = read(write(tmp_path / "job", PLAIN, edit))
-    lost = {3, 4} if wrong == 3 else {4}  # of two steps of one number
-    assert {*range(1, 12)} - {*run.compare().facts.iterations} == lost
+    assert {*range(1, 12)} - {*run.compare().facts.iterations} == {4}
     assert_slow(run)
 
 

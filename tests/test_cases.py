@@ -88,7 +88,7 @@ def test_a_record_that_is_missing_shifts_no_other_call(tmp_path: Path, steps: in
 
 @pytest.mark.parametrize(
     ("name", "slow_in"),
-    mostly_slow([(STRANGER, "backward"), (STRANGER, "load"), ("exchange+[sm90]", "forward")], 2),
+    mostly_slow([(STRANGER, "backward"), ("rank", "load"), ("exchange+[sm90]", "forward")], 2),
 )
 def test_a_kernel_that_nobody_knows_is_reported_and_can_be_named(
     tmp_path: Path, name: str, slow_in: str

@@ -76,7 +76,7 @@ def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
 
     That is so where nothing but names tells a rank, the names are the same on every host and count
     from 0, and the reports are of one time or their paths have the names of the hosts. Hosts count
-    in the order of their names.
+    in the order of their names, and of the numbers in these.
     """
     claims = [by_name(file.path, file.numbers) for file in files]
     numbers = [-1 if claim is None else claim.rank for claim in claims]
@@ -92,12 +92,19 @@ def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
     named = all((each.host or "").partition(".")[0] in str(each.path) for each in captured)
     if not named and not runs.at_one_time(captured):
         return files
-    grid = [own | differing_numbers(own) for _, own in sorted(hosts.items())]
+    in_order = (hosts[host] for host in sorted(hosts, key=_numerically))
+    grid = [own | differing_numbers(own) for own in in_order]
     devices = len(files) // len(grid)
     if any(sorted(own.values()) != [*range(devices)] for own in grid):
         return files
     ranks = {path: nth * devices + own[path] for nth, own in enumerate(grid) for path in own}
     return [replace(file, numbers=Claim(ranks[file.path], None, NODES)) for file in files]
+
+
+def _numerically(name: str) -> list[str | int]:
+    """A key to sort names by: texts, and the numbers between them."""
+    parts = re.split("([0-9]{1,9})", name)
+    return [int(part) if nth % 2 else part for nth, part in enumerate(parts)]
 
 
 Described = tuple[ReportFile, CaptureFacts, Claim | None]

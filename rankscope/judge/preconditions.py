@@ -25,10 +25,10 @@ from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
-REST = "other {}"
-"""What the rest of a kind is called beside names."""
+NAMED, REST = "kernel ", "other "
+"""What begins the label of a kernel that is told apart by name, and of the rest of a kind."""
 
-IDLE = REST.format("idle")
+IDLE = f"{REST}idle"
 
 LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
@@ -175,13 +175,14 @@ def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
         ranks = sorted(rank for rank, own in inputs.role_of.items() if own == role)
         same = (pl.len() == len(ranks)) & (pl.col("count").n_unique() == 1)
         own = work.filter(pl.col("rank").is_in(ranks)).with_columns(
-            common=pl.when(same.over("kind", "name"), kind="kernel").then("name")
+            label=pl.when(same.over("kind", "name"), pl.col("name") != "", kind="kernel")
+            .then(pl.concat_str(pl.lit(NAMED), "name"))
+            .otherwise(pl.concat_str(pl.lit(REST), "kind"))
         )
         wide = (
-            own.group_by("rank", "kind", "common")
+            own.group_by("rank", "label")
             .agg(pl.col("total_ns").sum())
-            .with_columns(pl.col("common").fill_null(pl.format(REST, "kind")))
-            .pivot("common", index="rank", values="total_ns", sort_columns=True)
+            .pivot("label", index="rank", values="total_ns", sort_columns=True)
             .fill_null(0)
             .sort("rank")
         )
@@ -215,16 +216,16 @@ def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
-def _suspect(work: pl.DataFrame, common: str, rank: int) -> tuple[str, str]:
+def _suspect(work: pl.DataFrame, label: str, rank: int) -> tuple[str, str]:
     """What may wait, in words, and what settles it."""
-    if common == REST.format("copy"):
+    if label == f"{REST}copy":
         return "copying", "find out from the code whether these copies wait for other devices"
-    name = common
-    if common == REST.format("kernel"):
-        rest = work.filter(pl.col("common").is_null(), kind="kernel", rank=rank)
-        name = next(iter(rest.sort("total_ns", descending=True)["name"]), "")
+    own = work.filter(label=label, rank=rank).sort("total_ns", descending=True)
+    name = next(iter(own["name"]), "")
+    if not name:
+        return "a kernel without a name", "find out from the code whether it waits for others"
     pattern = re.escape(name)
-    if name != common:  # other ranks have other numbers in it
+    if not label.startswith(NAMED):  # other ranks have other numbers in it
         pattern = re.sub("[0-9]+", "[0-9]+", pattern)
     option = f"--collective all_reduce={shlex.quote(f'^{pattern}$')}"
     return f"kernel {name}", f"if it communicates, say so: rankscope ingest … {option}"

@@ -31,7 +31,7 @@ def in_order(numbers: Times) -> Times:
     if (int(numbers.max()) - low).bit_length() + bits > LONGEST:
         return np.argsort(numbers, kind="stable")
     # numbers are sorted far faster than places: each has its place in its lowest bits
-    keys = (numbers - low) << bits
+    keys = (numbers.astype(np.int64) - low) << bits
     keys |= np.arange(count)
     keys.sort()
     keys &= (1 << bits) - 1

@@ -30,6 +30,9 @@ FEWEST_CALLS = 5
 MOST_CALLS = 200
 """Of more calls, an even part."""
 
+MOST_FAST = 0.5
+"""No clock errs so much: such times are garbage."""
+
 STEADY = 10
 """A clock runs fast or slow if that explains this many times what single kernels differ by."""
 
@@ -157,7 +160,7 @@ def fast_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, Devic
         rest = delay - fast * at
         differ = float(np.median(np.abs(rest - np.median(rest))))
         change = abs(fast) * (at[-1] - at[0])
-        if change > 2 * EARLY_NS and change > STEADY * differ:
+        if change > max(2 * EARLY_NS, STEADY * differ) and abs(fast) < MOST_FAST:
             clocks[process] = DeviceClock(0, fast, int(launch[0]))
     return clocks
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import filecmp
 import glob
+import gzip
 import os
 import re
 import shlex
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.model.reports import ReportFile
@@ -136,23 +139,39 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
             by_length.setdefault((each.kind, _length(each)), []).append(each.path)
     copies: dict[Path, Path] = {}
     for (_, length), paths in by_length.items():
-        packed = any(map(_is_packed, paths))
+        sample = _checksum if any(map(_is_packed, paths)) else partial(_sample, size=length)
         alike: dict[bytes | int, list[Path]] = {}
         for path in paths if len(paths) > 1 else ():
             try:
-                firsts = alike.setdefault(_checksum(path) if packed else _sample(path, length), [])
-                same = next((each for each in firsts if packed or _equal(each, path)), None)
+                firsts = alike.setdefault(sample(path), [])
+                same = next((each for each in firsts if _equal(each, path)), None)
                 if same is None:
                     firsts.append(path)
                 elif not same.samefile(path):
                     copies[path] = same
-            except OSError:  # whoever reads it says why
+            except (OSError, EOFError, zlib.error):  # whoever reads it says why
                 continue
     return copies
 
 
 def _equal(one: Path, other: Path) -> bool:
-    return filecmp.cmp(one, other, shallow=False)
+    """Whether two files have the same content, packed or not.
+
+    The end of a packed file does not tell: it may be that of its last part alone.
+    """
+    if filecmp.cmp(one, other, shallow=False):
+        return True
+    if not (_is_packed(one) or _is_packed(other)):
+        return False
+    with _content(one) as some, _content(other) as others:
+        while (block := some.read(2**20)) == others.read(2**20):
+            if not block:
+                return True
+    return False
+
+
+def _content(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if _is_packed(path) else path.open("rb")
 
 
 def _is_packed(path: Path) -> bool:

@@ -44,7 +44,7 @@ from rankscope.store.door import (
     facts,
 )
 from rankscope.store.migrations import schema_version
-from rankscope.store.tables import TableRequest, fetched, read_table
+from rankscope.store.tables import TableRequest, read_table
 from rankscope.util.atomic_io import exists, take_place
 from rankscope.util.scratch import scratch_beside
 from rankscope.util.wording import and_more
@@ -342,7 +342,7 @@ class Database:
         allow_memory(self._connection)
         try:
             relation = self._connection.sql(sql)
-            frame = pl.DataFrame() if relation is None else fetched(relation)
+            frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()
         except duckdb.Error as error:
             raise UsageError(
                 f"query failed: {first_line(error)}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -52,9 +54,12 @@ def test_owners_are_the_first_that_cover(intervals: list[tuple[int, ...]]) -> No
     assert (per_ns(points, owners(points, start, end)) == painted(intervals)).all()
 
 
-@pytest.mark.parametrize("low", [-7, -(2**63)])
-def test_integers_in_any_order_are_put_in_order(low: int) -> None:
+@pytest.mark.parametrize(
+    ("low", "dtype"), [(-7, np.int64), (-(2**63), np.int64), (2**31 - 1, np.int32), (9, np.uint32)]
+)
+def test_integers_in_any_order_are_put_in_order(low: int, dtype: type[np.integer[Any]]) -> None:
     numbers = np.random.default_rng(0).permutation(np.append(np.arange(200) // 3, low))
+    numbers = numbers.astype(dtype)
     assert (in_order(numbers) == np.argsort(numbers, kind="stable")).all()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ReportError, UnreadableReport, UsageError
-from rankscope.sources.discover import discover
+from rankscope.sources.discover import discover, united
 
 
 def touch(*paths: Path) -> None:
@@ -192,6 +192,17 @@ def test_a_trace_and_its_packed_copy_are_one_but_not_an_export_of_that_name(
     (tmp_path / "report_0.json.gz").write_bytes(gzip.compress(TRACE.encode()))
     (tmp_path / "report_0.sqlite").write_bytes(b"SQLite format 3\0")
     assert [file.kind for file in discover([tmp_path])] == ["kineto", "nsys-sqlite"]
+
+
+def test_traces_whose_packed_files_end_alike_are_no_copies(tmp_path: Path) -> None:
+    """As bgzip writes them: the last part is empty."""
+    for rank in (0, 1):
+        packed = gzip.compress(TRACE.encode() + b" " * rank) + gzip.compress(b"")
+        (tmp_path / f"report_{rank}.json.gz").write_bytes(packed)
+    (tmp_path / "again.json.gz").write_bytes(gzip.compress(TRACE.encode()) + gzip.compress(b""))
+    files, copies = united(discover([tmp_path]))
+    assert len(files) == 2
+    assert len(copies) == 1
 
 
 def test_a_link_to_itself_is_one_unreadable_report(tmp_path: Path) -> None:

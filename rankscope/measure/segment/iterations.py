@@ -186,9 +186,13 @@ def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> It
 
 
 def _fitting(number: Times) -> Flags:
-    """Whether each number lies between those beside it, where these rise: else one is wrong."""
+    """Whether each number lies between those beside it, where these rise: else one is wrong.
+
+    An equal one is wrong only where another number fits: a step may have several ranges.
+    """
     before, here, after = number[:-2], number[1:-1], number[2:]
-    wrong = (before < after) & ((here <= before) | (here >= after))
+    wrong = (before < after) & ((here < before) | (here > after))
+    wrong |= (before + 1 < after) & ((here == before) | (here == after))
     return ~np.concatenate(([False], wrong, [False]))[: len(number)]
 
 
@@ -199,7 +203,7 @@ def _gaps(start: Times, end: Times, number: Times) -> list[tuple[int, int]]:
     """
     steps = np.diff(number)
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
-    early = (steps <= 0) & (number[:-1] < number.max(initial=0))
+    early = (steps < 0) & (number[:-1] < number.max(initial=0))
     return [(int(end[at]), int(start[at + 1])) for at in np.flatnonzero((steps > usual) | early)]
 
 

@@ -56,6 +56,13 @@ def test_epochs_count_on() -> None:
     assert frame["number"].to_list() == [0, 1, 2, 0, 1, 2, 0]
 
 
+def test_steps_with_several_ranges_of_a_number_keep_them_all() -> None:
+    rows = [(i * 10, i * 10 + 9, f"step {i // 2}") for i in range(8)]
+    frame = found(*rows).frame
+    assert frame["number"].to_list() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert frame["window_start"].to_list() == [0, *range(9, 79, 10)]
+
+
 def test_what_the_capture_cut_is_incomplete() -> None:
     frame = found((0, 9, "step 0"), (10, 500, "step 1"), duration_ns=500).frame
     assert frame["complete"].to_list() == [True, False]
