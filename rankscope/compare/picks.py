@@ -215,6 +215,8 @@ def _looks(
         slow, given_more: as in `pick`.
     """
     worst, typical = _moments(rows, column, {number for _, when in slow for number in when})
+    there = {*rows["iteration"]}
+    here = [(ranks, tuple(number for number in when if number in there)) for ranks, when in slow]
     looks = [
         Look(
             _title(ranks, when, iteration, has_more=ranks in given_more),
@@ -222,7 +224,7 @@ def _looks(
             when,
             axes.windows(iteration),
         )
-        for (ranks, when), (_, best) in zip(slow, _where_nobody_else_is(slow), strict=True)
+        for (ranks, when), (_, best) in zip(slow, _where_nobody_else_is(here), strict=True)
         if (iteration := _slowest(rows, column, ranks, best)) is not None
     ]
     if not looks:

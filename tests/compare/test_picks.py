@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from rankscope.compare.picks import Picks, openable_report, pick
+from rankscope.compare.report_files import ReportFiles
 from rankscope.compare.scores import scores
 from rankscope.errors import UsageError
 from rankscope.model.reports import RankIdentity
@@ -28,11 +29,13 @@ def picked(
     iterations: tuple[int, ...] = (0,),
     more: tuple[int, ...] = (),
     also: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (),
+    files: dict[int, ReportFiles] | None = None,
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
     wide = wide.cast({"work_ns": pl.Int64}).with_columns(iteration_ns=pl.lit(100))
     views = wide.with_columns(
+        start_ns=pl.col("iteration") * 100,
         view_start_ns=pl.col("iteration") * 100 + pl.col("rank"),
         view_end_ns=pl.col("iteration") * 100 + 99,
     )
@@ -45,7 +48,7 @@ def picked(
     }
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
     return picked_from(
-        wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations), *also], more
+        wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations), *also], more, files
     )
 
 
@@ -56,6 +59,7 @@ def picked_from(
     starts: dict[int, int | None],
     slow: list[tuple[tuple[int, ...], tuple[int, ...]]],
     more: tuple[int, ...] = (),
+    files: dict[int, ReportFiles] | None = None,
 ) -> Picks:
     return pick(
         scores(wide, ["work"], "mean"),
@@ -66,6 +70,7 @@ def picked_from(
         "work",
         slow,
         [more],
+        files=files,
     )
 
 
@@ -143,6 +148,15 @@ def test_of_one_iteration_none_is_typical() -> None:
     assert given.title == "Where rank 2 has more to do: iteration 0"
     [worst] = picked(values).looks
     assert worst.title == "The worst iteration: 0"
+
+
+def test_a_rank_is_looked_at_in_the_file_of_the_others() -> None:
+    """Though another one stalls in all iterations that are there."""
+    values = {0: [5, 5, 5, 5], 1: [7, 7, 7, 9], 2: [5, 5, 30, 20], 3: [5, 5, 5, 5]}
+    files = {rank: ReportFiles((Path("a"), Path("b")), (0, 200)) for rank in values}
+    also = (((1,), (0, 1, 2, 3)),)
+    found = picked(values, 2, iterations=(2, 3), also=also, files=files)
+    assert [each.iteration for each in found.looks[:2]] == [2, 3]
 
 
 def test_a_rank_that_is_given_more_work_is_not_marked_as_slow() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
 from rankscope.measure.calls_around import calls_around, with_calls_around
 from rankscope.model.options import ShapingOptions
@@ -35,3 +36,8 @@ def test_the_call_that_tells_the_kind_counts() -> None:
     calls = around(("record_param_comms", 0, 99), ("nccl:all_to_all", 10, 50), *sends)
     assert calls.select("start", "around").rows() == [(10, "all_to_all")]
     assert around(("record_param_comms", 0, 99))["around"].to_list() == ["grouped"]
+
+
+@pytest.mark.parametrize("name", ["fsdp::all_gather_copy_in", "symm_mem::fused_all_gather_matmul"])
+def test_an_operator_that_copies_or_computes_tells_nothing(name: str) -> None:
+    assert around((name, 0, 99)).is_empty()

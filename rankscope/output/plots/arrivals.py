@@ -151,10 +151,11 @@ def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     most = max(shares, key=lambda each: shares[each] or 0.0)
     if not shares[most]:
         return f"No rank clearly arrives last: at most {late} ms after the first one on average"
-    other = "" if most == rank else f", rank {most} at {percent(shares[most])}"
+    own, highest = percent(shares.get(rank)), percent(shares[most])
+    other = "" if own == highest else f", rank {most} at {highest}"
     return (
-        f"Rank {rank} arrives {late} ms after the first one on average, last at "
-        f"{percent(shares.get(rank))} of the collectives{other}"
+        f"Rank {rank} arrives {late} ms after the first one on average, last at {own} of the "
+        f"collectives{other}"
     )
 
 
