@@ -130,7 +130,7 @@ def _spells(amount: Floats, usual: float, normal: Flags) -> list[tuple[int, int]
     """
     value = np.clip(amount, 0.0, usual) - usual / 2
     count, found = len(amount), list[tuple[int, int]]()
-    least = min(FEW, max(count // 2, 2))
+    least = min(FEW, count)
     free = [(0, count)]
     while free:
         low, high = free.pop()

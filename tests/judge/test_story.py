@@ -233,6 +233,14 @@ def test_spells_of_several_ranks_are_facts() -> None:
     assert sorted(ranks_of(story(late))) == [(1,), (4,), (6,)]
 
 
+def test_events_of_several_ranks_in_few_iterations_are_no_spells() -> None:
+    """Each pauses in one or two iterations, as where kernels are tuned."""
+    late = noise(4, 5)
+    for rank, iteration, amount in ((2, 3, 32), (2, 4, 49), (3, 0, 13), (3, 1, 16), (1, 2, 22)):
+        late[rank, iteration] += amount
+    assert ranks_of(story(late)) == []
+
+
 def test_halves_of_a_job_that_are_slow_in_turn_are_nobody() -> None:
     """Two groups that compute sequences of other lengths: together they are all ranks."""
     draw = np.random.default_rng(2)

@@ -118,6 +118,13 @@ def test_the_last_few_are_no_change() -> None:
     assert (found.kind, found.since) == ("transient", None)
 
 
+def test_two_slow_iterations_are_no_change() -> None:
+    found = pattern_of(dict.fromkeys((4, 5), 50.0), [1, 2, 3, 4, 5])
+    assert (found.kind, found.since, found.spells) == ("transient", None, ())
+    found = pattern_of(dict.fromkeys((3, 4, 5), 50.0), [1, 2, 3, 4, 5])
+    assert (found.kind, found.since) == ("persistent", 3)
+
+
 def test_a_slow_spell() -> None:
     """A dense spell is neither the usual speed nor a few events."""
     found = pattern_of({i: 20 for i in NUMBERS if 10 <= i < 28})
