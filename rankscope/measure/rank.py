@@ -83,6 +83,14 @@ class RankDetail:
         return not self.work.calls.is_empty()
 
     @property
+    def meetings(self) -> Times:
+        """When the host called collectives."""
+        if not self.communicates:
+            return self.collectives["arrival_ns"].to_numpy()
+        calls = self.work.calls
+        return calls["launch"].fill_null(calls["start"]).to_numpy()
+
+    @property
     def has_device(self) -> bool:
         """Whether the process has work on a device."""
         return not self.work.survey.is_empty()
@@ -372,11 +380,11 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
             "more reliable",
             (rank,),
         )
-    if marks.recur(detail.found.frame):
+    if marks.recur(detail.found.frame, detail.meetings):
         yield RunWarning(
             PHASES_RECUR,
-            "forward begins again after backward within iterations, as where gradients of several "
-            "batches are accumulated: gains are at most what is said",
+            "forward begins again after backward and a collective within iterations, as where "
+            "ranks meet after each of several batches: gains are at most what is said",
             (rank,),
         )
     if not marks.phases:

@@ -37,16 +37,18 @@ class PhaseRanges:
         frozenset()
     )  # phases without ranges, derived from the framework's operators
 
-    def recur(self, iterations: pl.DataFrame) -> bool:
-        """Whether forward begins again after backward within half of the iterations or more.
+    def recur(self, iterations: pl.DataFrame, meetings: Times) -> bool:
+        """Whether forward begins again after backward and a meeting in half of the iterations.
 
         Args:
             iterations: ITERATIONS.
+            meetings: when the rank called collectives.
         """
         marks = self.frame.filter(pl.col("label").is_in(RECURRING)).sort("start")
         window = np.searchsorted(iterations["window_start"].to_numpy(), marks["start"], "right")
         forward = (marks["label"] == "forward").to_numpy()
-        again = forward[1:] & ~forward[:-1] & (window[1:] == window[:-1])
+        met = np.diff(np.searchsorted(np.sort(meetings), marks["start"])) > 0
+        again = forward[1:] & ~forward[:-1] & (window[1:] == window[:-1]) & met
         return 2 * len({*window[1:][again].tolist()}) >= max(iterations.height, 1)
 
 
