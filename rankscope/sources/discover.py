@@ -132,9 +132,11 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
 
     Reports that are folders are never copies.
     """
-    by_age = sorted(reports, key=lambda each: (each.modified_ns, each.path))
+    elsewhere = {each.path: each for each in stored}
+    again = {each.path for each in reports if elsewhere.pop(each.path.resolve(), None)}
+    by_age = sorted(reports, key=lambda each: (each.path not in again, each.modified_ns, each.path))
     by_length: dict[tuple[str, int], list[Path]] = {}
-    for each in (*stored, *by_age):
+    for each in (*elsewhere.values(), *by_age):
         if not formats.named(each.kind).folders:
             by_length.setdefault((each.kind, _length(each)), []).append(each.path)
     copies: dict[Path, Path] = {}
@@ -147,7 +149,7 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
                 same = next((each for each in firsts if _equal(each, path)), None)
                 if same is None:
                     firsts.append(path)
-                elif not same.samefile(path):
+                else:
                     copies[path] = same
             except (OSError, EOFError, zlib.error):  # whoever reads it says why
                 continue

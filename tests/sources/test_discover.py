@@ -205,6 +205,18 @@ def test_traces_whose_packed_files_end_alike_are_no_copies(tmp_path: Path) -> No
     assert len(copies) == 1
 
 
+def test_a_stored_report_is_not_compared_with_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All reports would be read twice."""
+    (tmp_path / "report_0.json").write_text(TRACE)
+    stored = discover([tmp_path])
+    os.link(tmp_path / "report_0.json", tmp_path / "again.json")
+    assert united(discover([tmp_path / "again.json"]), stored=stored)[1]
+    monkeypatch.setattr(Path, "open", None)
+    assert united(stored, stored=stored) == (stored, {})
+
+
 def test_a_link_to_itself_is_one_unreadable_report(tmp_path: Path) -> None:
     touch(tmp_path / "a.sqlite")
     loop = tmp_path / "loop.sqlite"

@@ -154,6 +154,7 @@ def test_a_rank_that_is_there_already_is_refused(reports: list[Path], tmp_path: 
     rankscope.ingest(reports, db)
     before = contents(db)
     [twin] = copied(reports[1:2], tmp_path / "twin")
+    edit(twin, "pragma user_version = 7")  # no copy
     with pytest.raises(RankConflict, match="rank 1") as refused:
         rankscope.ingest([twin], db)
     assert str(reports[1]) in refused.value.message
