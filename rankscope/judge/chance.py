@@ -11,8 +11,12 @@ from statistics import NormalDist
 import numpy as np
 
 from rankscope.judge.excess import Index
-from rankscope.judge.levels import MOST_SHUFFLED, RARE, SHUFFLES, TAIL
+from rankscope.judge.levels import RARE, SHUFFLES, TAIL
 from rankscope.util.robust import Floats
+
+MOST_SHUFFLED = 20_000_000
+"""Most cells that are shuffled in all. Of a larger table the sums are drawn from a normal
+distribution, because they add many cells."""
 
 
 def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:

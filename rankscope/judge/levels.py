@@ -34,15 +34,8 @@ few ranks have them, that they have a period, or that the same ranks lead."""
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""
 
-SIZE_STEP = 1.1
-"""Messages whose sizes differ by less than this factor are compared with each other."""
-
 TAIL = 20
 """Values that show how heavy a tail is: the estimate of its index then errs by a quarter."""
 
 SHUFFLES = 999
 """Shuffles of a job: a probability of 0.005 is then estimated within a half."""
-
-MOST_SHUFFLED = 20_000_000
-"""Most cells that are shuffled. Of a larger table the sums are drawn from a normal distribution,
-because they add many cells."""

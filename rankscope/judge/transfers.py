@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.judge.levels import HALF, NOISE, SIZE_STEP
+from rankscope.judge.levels import HALF, NOISE
 from rankscope.match.point_to_point import OPERATION
+from rankscope.match.roles import ALIKE
 from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats
 
@@ -91,7 +92,7 @@ def slow_transfers(
         .join(known.select("group", "members"), on="group", maintain_order="left")
         .with_columns(
             size=pl.coalesce(
-                (pl.col("bytes").cast(pl.Float64).log() / np.log(SIZE_STEP)).round(),
+                (pl.col("bytes").cast(pl.Float64).log() / np.log1p(ALIKE)).round(),
                 -1.0 - pl.col("ordinal").cast(pl.Float64),
             ),
             calls=pl.when(pl.col("bytes").is_null())

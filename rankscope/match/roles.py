@@ -29,7 +29,8 @@ FEW_RANKS = 32
 """Ranks whose kernels are in memory at once: their groups are many and small."""
 
 ALIKE = 0.05
-"""Kernels of equal names and counts whose sizes differ by less are the same work."""
+"""Kernels of equal names and counts whose sizes differ by less are the same work, and so are
+collectives of one operation."""
 
 LEAST_BYTES = 1024
 """A smaller message is no gradients, but their norm, a loss or a flag."""
