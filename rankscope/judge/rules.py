@@ -228,9 +228,10 @@ def rotating(judged: Judgement) -> Verdict | None:
     cause, share = _largest_phase(inputs, sums, sums.sum())
     most = tuple(sorted(holders(judged)))
     are_few = len(most) <= FEW and 2 * len(most) <= len(excess.ranks)
+    are_told = are_few and not inputs.story.loaders_bind
     return Verdict(
         kind=VerdictKind.ROTATING,
-        leading=_leading(judged, most, _saved(judged, most)[0], None) if are_few else None,
+        leading=_leading(judged, most, _saved(judged, most)[0], None) if are_told else None,
         cause=cause,
         cause_share=share,
         excess_ns=_mean(slowest[hit]) if hit.any() else None,

@@ -13,6 +13,7 @@ import pytest
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.rules import judge
+from rankscope.judge.story import Story
 from rankscope.model.results import Verdict
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, wide_of
 from tests.support import MS, inputs_of
@@ -166,3 +167,9 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
 def test_a_verdict_in_words(name: str) -> None:
     verdict, words = EXAMPLES[name]
     assert verdict().sentence == " ".join(words.split())
+
+
+def test_where_loading_blames_nobody_no_rank_leads() -> None:
+    given = replace(now_one_now_another(), whole=Story(0.03, (), None, COUNT, loaders_bind=True))
+    verdict = judge(given)
+    assert (verdict.kind, verdict.leading) == ("rotating", None)
