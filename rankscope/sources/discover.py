@@ -84,10 +84,12 @@ def discover(
                 ]
             ),
         )
-    alike = {_without_numbers(report.path) for report in found.values()}
+    names = {*found, *map(_without_gz, found)}
+    paths_found = [report.path for report in found.values()]
+    alike = {_without_numbers(each) for each in (*paths_found, *map(_without_gz, paths_found))}
     for file in others:
         unpacked = _unpacked(file) or file
-        if unpacked.resolve() in found:
+        if unpacked.resolve() in names:
             continue
         if _without_numbers(unpacked) in alike and (problem := _no_report(file)):
             fail(file, problem)
@@ -178,6 +180,10 @@ def _content(path: Path) -> BinaryIO:
 
 def _is_packed(path: Path) -> bool:
     return path.suffix == ".gz"
+
+
+def _without_gz(path: Path) -> Path:
+    return path.with_suffix("") if _is_packed(path) else path
 
 
 def _length(report: ReportFile) -> int:

@@ -194,6 +194,13 @@ def test_a_trace_and_its_packed_copy_are_one_but_not_an_export_of_that_name(
     assert [file.kind for file in discover([tmp_path])] == ["kineto", "nsys-sqlite"]
 
 
+def test_beside_packed_traces_another_way_to_pack_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json.gz").write_bytes(gzip.compress(TRACE.encode()))
+    touch(tmp_path / "rank0.json.zst", tmp_path / "rank1.json.zst")
+    with pytest.raises(UnreadableReport, match=r"rank1\.json\.zst: is packed"):
+        discover([tmp_path])
+
+
 def test_traces_whose_packed_files_end_alike_are_no_copies(tmp_path: Path) -> None:
     """As bgzip writes them: the last part is empty."""
     for rank in (0, 1):
