@@ -402,6 +402,24 @@ def test_an_epochs_last_step_that_is_missing_is_of_no_iteration(tmp_path: Path) 
     assert run.compare().verdict.named == (2,)
 
 
+@pytest.mark.slow
+def test_numbers_that_start_over_at_different_steps_pair_nothing(tmp_path: Path) -> None:
+    """No other epoch has the step that is missing: it may as well have been none."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        if rank == 1:
+            without("ProfilerStep#5")(rank, trace)
+        for each in trace["traceEvents"]:
+            name, _, number = each["name"].partition("#")
+            if name == "ProfilerStep":
+                each["name"] = f"ProfilerStep#{int(number) % 6}"
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=11), edit))
+    assert "start over" in codes(run)["capture-whole"]
+    assert_slow(run)
+    assert run.compare().verdict.named == (2,)
+
+
 @pytest.mark.parametrize("late_us", [0, 1900])
 def test_what_was_before_the_first_step_is_reported(tmp_path: Path, late_us: int) -> None:
     """A single step, which a rank begins late: it did something else before."""

@@ -111,13 +111,31 @@ def pair_iterations(
     return shifts, _problems(shifts, unsure)
 
 
+def _check_epochs(iterations: pl.DataFrame) -> None:
+    """Raises `Unpaired` if the numbers that reports give start over at different steps."""
+    complete = iterations.filter("complete").group_by("iteration")
+    given = complete.agg(low=pl.min("number"), high=pl.max("number"))
+    apart = given.filter(pl.col("low") < pl.col("high")).sort("iteration")
+    if not apart.is_empty():
+        low, high = apart.select("low", "high").row(0)
+        raise Unpaired(
+            f"the numbers of steps do not start over at the same step on every rank: {low} on one "
+            f"is {high} on another",
+            hint="number the steps on; ingest takes each capture as one iteration",
+        )
+
+
 def check_numbers(iterations: pl.DataFrame, utc_starts: dict[int, int | None]) -> None:
-    """Raises `Unpaired` if ranks share no number of an iteration, but were recorded at one time.
+    """Raises `Unpaired` if the numbers that reports give do not tell which iterations are the same.
+
+    So it is if they start over at different steps; or if ranks share no number of an iteration,
+    but were recorded at one time.
 
     Args:
         iterations: RANK_ITERATIONS.
         utc_starts: rank → UTC of its report's time 0.
     """
+    _check_epochs(iterations)
     complete = iterations.filter("complete")
     ranks = complete["rank"].n_unique()
     holders = complete.group_by("iteration").agg(pl.col("rank").n_unique())["rank"]
