@@ -157,6 +157,42 @@ def _slows(prices: Prices, found: Straggler) -> bool:
     return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
 
 
+class Fast(NamedTuple):
+    """Ranks that are fast beyond chance, and what the others may lose by it.
+
+    `claim`: the fast ranks. `others`: of their roles. `many`: whether the fast are more than a
+    third of these. `less_ns`: by how much the fast ones need less, on average. `gain_ns`: what the
+    run would save if all were as fast.
+    """
+
+    claim: Slow
+    others: tuple[int, ...]
+    many: bool
+    less_ns: int
+    gain_ns: int
+
+
+def fast_ranks(judged: Judgement) -> Fast | None:
+    """The ranks that are fast by what is worth a name; None where there are none."""
+    inputs, prices = judged.inputs, judged.prices
+    excess, fast = inputs.excess, inputs.story.fast
+    if fast is None:
+        return None
+    members = np.isin(excess.ranks, fast.ranks)
+    peers = np.isin(excess.roles, excess.roles[members])
+    others = peers & ~members
+    best = np.nanmedian(excess.total[members], axis=0)
+    over = np.where(others[:, None], excess.total - best, 0.0)
+    healing = excess.saved(over, excess.spent)
+    (gain,) = prices.of([healing])
+    if gain < LEAST_GAIN * inputs.total_ns:
+        return None
+    less = round(float(np.nanmean(over[others])))
+    ranks = tuple(excess.ranks[others].tolist())
+    many = bool(3 * members.sum() > peers.sum())
+    return Fast(fast, ranks, many, less, prices.most(healing, gain))
+
+
 def holders(judged: Judgement) -> list[int]:
     """The fewest ranks that hold most of what the slowest rank of each iteration costs.
 

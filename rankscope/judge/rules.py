@@ -13,7 +13,13 @@ from rankscope.judge.chance import iterations_to_settle
 from rankscope.judge.excess import Flags
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.judgement import Judgement, decide, holders, ranks_with_more_work
+from rankscope.judge.judgement import (
+    Judgement,
+    decide,
+    fast_ranks,
+    holders,
+    ranks_with_more_work,
+)
 from rankscope.judge.levels import (
     ALPHA,
     FEW,
@@ -26,7 +32,7 @@ from rankscope.judge.levels import (
 )
 from rankscope.judge.phrases import also_sentence, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
-from rankscope.judge.sentences import also_clauses, sentence
+from rankscope.judge.sentences import also_clauses, sentence, they_need_less
 from rankscope.judge.story import Slow
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Also, Finding, Leading, Verdict
@@ -185,33 +191,20 @@ def slow_link(judged: Judgement) -> Verdict | None:
 
 def most_may_be_slow(judged: Judgement) -> Verdict | None:
     """Nearly half of the ranks are fast, so that most of them may be slow."""
-    inputs = judged.inputs
-    excess, fast = inputs.excess, inputs.story.fast
-    if fast is None:
+    inputs, fast = judged.inputs, fast_ranks(judged)
+    if fast is None or not fast.many:
         return None
-    members = np.isin(excess.ranks, fast.ranks)
-    others = np.isin(excess.roles, excess.roles[members]) & ~members
-    best = np.nanmedian(excess.total[members], axis=0)
-    over = np.where(others[:, None], excess.total - best, 0.0)
-    healing = excess.saved(over, excess.spent)
-    (gain,) = judged.prices.of([healing])
-    if gain < LEAST_GAIN * inputs.total_ns:
-        return None
-    gain = judged.prices.most(healing, gain)
     bound = "at most " if judged.prices.is_bound else ""
-    ranks = tuple(excess.ranks[others].tolist())
-    hosts = whole_hosts(fast.ranks, inputs.hosts)
-    quick = who(fast.ranks, inputs.hosts, hosts)
     verdict = inconclusive(
-        f"{quick[0].lower()}{quick[1:]} {agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
-        f"{ms(round(float(np.nanmean(over[others]))))} less {excess.metric} than "
-        f"{agreeing(len(ranks), 'rank')} {listed(ranks)} in {counted(over.shape[1], 'iteration')}: "
+        f"{they_need_less(inputs, fast)} than {agreeing(len(fast.others), 'rank')} "
+        f"{listed(fast.others)} in {counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
-        f"fast. If all were as fast, the run would save {bound}{ms(gain)}, "
-        f"{percent(gain / inputs.total_ns)} of the time",
+        f"fast. If all were as fast, the run would save {bound}{ms(fast.gain_ns)}, "
+        f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
     )
-    return replace(verdict, leading=_leading(judged, ranks, gain, fast))
+    leading = _leading(judged, fast.others, fast.gain_ns, fast.claim)
+    return replace(verdict, leading=leading)
 
 
 def rotating(judged: Judgement) -> Verdict | None:

@@ -52,8 +52,8 @@ class Story:
     `slow`: the ranks that are slow beyond chance, then those with facts.
     `lead`: of the other ranks those that are slowest, and the probability that chance makes some
     ranks that slow: it is no small one. None where no excess is positive. `count`: iterations.
-    `fast`: ranks that are fast beyond chance, if no rank is slow beyond it and they are more than a
-    third of their role: the others may then be the slow ones.
+    `fast`: ranks that are fast beyond chance, if no rank is slow beyond it: the others may then be
+    the slow ones.
     `loaders_bind`: the loaders of all ranks are the bottleneck, so loading blames nobody.
     """
 
@@ -199,10 +199,7 @@ def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     turned = replace(excess, total=-excess.total, by_phase=-excess.by_phase)
     left = np.nan_to_num(turned.total)
     found = _slowest(turned, turned.share, left, noise, None if spans is None else -spans)
-    if found is None or found.chance is None or found.chance > ALPHA:
-        return None
-    members = np.flatnonzero(np.isin(excess.ranks, found.ranks))
-    return found if (_parts_of_roles(excess.roles, members) > 1 / 3).all() else None
+    return None if found is None or (found.chance or 0.0) > ALPHA else found
 
 
 def _slowest(

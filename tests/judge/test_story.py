@@ -103,17 +103,14 @@ def test_a_host_that_is_slow_together() -> None:
     assert ranks_of(story(late)) == [(4, 5, 6, 7)]
 
 
-def test_ranks_that_are_fast_and_nearly_half() -> None:
-    """Four of seven may be slow, or three be fast; of one fast rank in four nobody speaks."""
+def test_ranks_that_are_fast() -> None:
+    """Four of seven may be slow, or three be fast."""
     late = noise(7, 20)
     late[[0, 3, 5, 6]] += 10.0
     found = story(late)
     assert found.slow == ()
     assert found.fast is not None
     assert found.fast.ranks == (1, 2, 4)
-    late = noise(4, 20)
-    late[:3] += 10.0
-    assert story(late).fast is None
 
 
 def test_half_of_the_ranks_need_more_evidence() -> None:
