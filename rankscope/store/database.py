@@ -150,7 +150,8 @@ class Database:
         if not is_new:
             return cls.open(path, write=True)
         database = cls(path, connect(path, read_only=False))
-        database._known = Known(checked=dict.fromkeys(TABLES))  # all rows will be our own
+        if database._is_empty():  # else another process was here first
+            database._known = Known(checked=dict.fromkeys(TABLES))  # all rows will be our own
         return database
 
     @classmethod
@@ -349,6 +350,13 @@ class Database:
                 hint="tables: " + ", ".join(self._tables()),
             ) from error
         return frame
+
+    def _is_empty(self) -> bool:
+        """Whether it has no row of a report."""
+        some = (f'exists(select 1 from "{name}")' for name in TABLES if name != "meta")
+        with clear_errors(self.path):
+            [row] = self._connection.execute(f"select {' or '.join(some)}").fetchall()
+        return not row[0]
 
     def _tables(self) -> list[str]:
         rows = self._connection.execute(

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
@@ -16,7 +17,7 @@ from rankscope.errors import DatabaseError
 from rankscope.model.columns import out_of_bounds
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
-from rankscope.store import Database, contents
+from rankscope.store import Database, contents, database
 from rankscope.store.connection import MAGIC_AT
 from rankscope.store.tables import TableRequest
 from tests.bench.contents import Change, changes
@@ -81,6 +82,18 @@ def test_what_a_database_cannot_hold_is_refused(
             cli(*command, db).refused(4, str(db), "damaged", table if table != "answers" else "")
     finally:
         os.environ.pop("RANKSCOPE_CACHE", None)
+
+
+def test_rows_of_a_file_that_took_the_place_of_a_new_one_are_checked(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = Change("", (SPOILED["negative"][1],)).made(whole, tmp_path / "other.duckdb")
+    monkeypatch.setattr(database, "take_place", lambda _, target: copy(db, target))
+    with (
+        Database.create(tmp_path / "run.duckdb") as made,
+        pytest.raises(DatabaseError, match="measures"),
+    ):
+        made.table("measures")
 
 
 @pytest.mark.parametrize(
