@@ -209,9 +209,9 @@ def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     if not found or shorter * count < LEAST_GAIN * inputs.spent_ns:
         return None
     return inconclusive(
-        f"{name} may wait for other ranks. On rank {rank} it is {ms(round(shorter))} shorter "
-        f"({percent(shorter * count / inputs.spent_ns)} of the time), and all else is "
-        f"{ms(round(longer))} longer: if it waits, rank {rank} is slow",
+        f"{name} may wait for other ranks. On rank {rank} it takes {ms(round(shorter))} less "
+        f"({percent(shorter * count / inputs.spent_ns)} of the time), and all else takes "
+        f"{ms(round(longer))} more: if it waits, rank {rank} is slow",
         settle,
     )
 
@@ -228,4 +228,5 @@ def _suspect(work: pl.DataFrame, label: str, rank: int) -> tuple[str, str]:
     if not label.startswith(NAMED):  # other ranks have other numbers in it
         pattern = re.sub("[0-9]+", "[0-9]+", pattern)
     option = f"--collective all_reduce={shlex.quote(f'^{pattern}$')}"
-    return f"kernel {name}", f"if it communicates, say so: rankscope ingest … {option}"
+    several = "work such as " * (own.height > 1)
+    return f"{several}kernel {name}", f"if it communicates, say so: rankscope ingest … {option}"

@@ -182,3 +182,17 @@ def test_where_loading_blames_nobody_no_rank_leads() -> None:
     given = replace(now_one_now_another(), whole=Story(0.03, (), None, COUNT, loaders_bind=True))
     verdict = judge(given)
     assert (verdict.kind, verdict.leading) == ("rotating", None)
+
+
+def test_of_several_kernels_that_may_wait_together_the_longest_is_an_example() -> None:
+    given = inputs_of(wide_of([(r, i, 0.0) for r in range(RANKS) for i in range(COUNT)]))
+    usual, rows = 100 * MS, list[tuple[int, str, int]]()
+    for rank in range(RANKS):
+        less, more = (usual // 2, usual) if rank == 3 else (0, 0)
+        rows += [(rank, f"push_{rank}", 2 * usual - less), (rank, f"pull_{rank}", usual - less)]
+        rows += [(rank, "gemm", usual + more)]
+    table = pl.DataFrame(rows, ["rank", "name", "total_ns"], orient="row")
+    table = table.with_columns(kind=pl.lit("kernel"), count=1)
+    verdict = judge(replace(given, named_work=lambda: table, spent_ns=10 * usual))
+    assert "work such as kernel push_3 may wait" in verdict.sentence
+    assert "^push_[0-9]+$" in verdict.next
