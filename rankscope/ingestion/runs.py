@@ -81,10 +81,10 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
     return sorted(_without_copies(runs), key=lambda run: (_start(run) or 0, run[0].path))
 
 
-def at_one_time(captures: Sequence[Capture]) -> bool:
-    """Whether captures are known to be of one time, as far as clocks of hosts agree."""
+def at_one_time(captures: Sequence[Capture]) -> bool | None:
+    """Whether captures are of one time, as far as clocks of hosts agree; None: unknown."""
     known = all(each.start_ns is not None and each.end_ns is not None for each in captures)
-    return known and _concurrent(captures, [])
+    return _concurrent(captures, []) if known else None
 
 
 def largest(runs: Sequence[list[Capture]]) -> list[Capture]:

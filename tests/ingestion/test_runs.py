@@ -135,11 +135,12 @@ def test_ranks_of_one_size_are_no_copies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("apart_s", [0, 600])
 def test_local_ranks_of_hosts_are_of_one_job_if_times_are(tmp_path: Path, apart_s: int) -> None:
+    """Also where their folders have the names of the hosts."""
     export = Export(file_name="{host}_{rank}.sqlite", rank_in_environment=False)
     job = scene("planted", ranks=4, iterations=5)
     forge(replace(job, ranks_per_host=2, export=export), tmp_path / "made")
     for rank in range(4):
-        path = tmp_path / "job" / "ab"[rank // 2] / f"rank{rank % 2}.sqlite"
+        path = tmp_path / "job" / f"xnode{rank // 2}" / f"rank{rank % 2}.sqlite"
         path.parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "made" / f"node{rank // 2}_{rank}.sqlite").rename(path)
         if rank > 1:
