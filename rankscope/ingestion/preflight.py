@@ -75,8 +75,8 @@ def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
     """The reports, with ranks counted over hosts where names have local ranks alone.
 
     That is so where nothing but names tells a rank, the names are the same on every host and count
-    from 0, and the reports are of one time or, if that is unknown, their paths have the names of the
-    hosts. Hosts count in the order of their names, and of the numbers in these.
+    from 0, and the reports are of one time or, if that is unknown, their paths have the names of
+    the hosts. Hosts count in the order of their names, and of the numbers in these.
     """
     claims = [by_name(file.path, file.numbers) for file in files]
     numbers = [-1 if claim is None else claim.rank for claim in claims]
