@@ -94,8 +94,14 @@ def little_memory(why: str = "") -> Error:
 
 def is_of_memory(error: BaseException) -> bool:
     """Whether an error, or what caused it, comes from too little memory."""
-    if error.__cause__ is not None and is_of_memory(error.__cause__):
-        return True
+    causes: list[BaseException] = []
+    while error not in causes:  # an error of DuckDB may be its own cause
+        causes.append(error)
+        error = error.__cause__ or error
+    return any(map(_is_itself_of_memory, causes))
+
+
+def _is_itself_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":
         return True
     return memory_limit() is not None and UNSERVED.search(str(error)) is not None

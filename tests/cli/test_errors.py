@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from rankscope_cli import limits
 
 import rankscope
 from rankscope.compare.comparison import Stage
@@ -232,3 +233,12 @@ def test_a_locked_database(cli: Cli, sample: Stored, tmp_path: Path, command: li
 
 def test_a_database_where_none_can_be(cli: Cli) -> None:
     cli("ingest", SAMPLE, "--db", "no/such/folder.duckdb").refused(4, "folder.duckdb")
+
+
+def test_an_error_comes_of_memory_if_a_cause_does() -> None:
+    """DuckDB's errors may be their own cause."""
+    error = ValueError("damaged")
+    error.__cause__ = error
+    assert not limits.is_of_memory(error)
+    error.__cause__ = MemoryError()
+    assert limits.is_of_memory(error)
