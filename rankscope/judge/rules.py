@@ -219,12 +219,12 @@ def rotating(judged: Judgement) -> Verdict | None:
     hit = slowest > inputs.story.event * excess.lengths
     sums = everything.sum(axis=(0, 1))
     cause, share = _largest_phase(inputs, sums, sums.sum())
-    most = tuple(sorted(holders(judged)))
-    are_few = len(most) <= FEW and 2 * len(most) <= len(excess.ranks)
-    are_told = are_few and not inputs.story.loaders_bind
+    most, leading = tuple(sorted(holders(judged))), None
+    if not inputs.story.loaders_bind and len(most) <= min(FEW, len(excess.ranks) // 2):
+        leading = _leading(judged, most, _saved(judged, most)[0], None)
     return Verdict(
         kind=VerdictKind.ROTATING,
-        leading=_leading(judged, most, _saved(judged, most)[0], None) if are_told else None,
+        leading=leading,
         cause=cause,
         cause_share=share,
         excess_ns=_mean(slowest[hit]) if hit.any() else None,
