@@ -160,7 +160,7 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
 def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     """Work that is shorter on a rank of a role, by as much as all else is longer there.
 
-    Kernels are told apart by name if all ranks have as many of that name; the rest of the kernels
+    Kernels of a name count for themselves if all ranks have as many of it; the rest of the kernels
     is one, and so are all copies. Idling counts where the work lasts half as long as usual: a
     kernel that only runs faster leaves its device idle as well where the host sets the pace.
     """

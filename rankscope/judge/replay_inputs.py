@@ -200,7 +200,7 @@ def chunk_input(
     order = np.lexsort((arrived, axis.shift(columns[0], ended)))  # by rank and end
     rank, instance, group, _, end_ns = (each[order] for each in columns)
     arrived, ended = arrived[order], ended[order]
-    # which call freed a rank is told by its own clock, to the microsecond
+    # its own clock says which call freed a rank, to the microsecond
     apart = AFTER_END + BEFORE_END  # no call frees another rank
     own_axis = RankAxis((rank, end_ns, end_ns), (holder, start_ns, stop_ns), apart=apart)
     start, stop = axis.shift(holder, start), axis.shift(holder, stop)

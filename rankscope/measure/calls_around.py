@@ -42,8 +42,8 @@ def calls_around(meaningful: pl.DataFrame) -> pl.DataFrame:
     for each in np.unique(thread):
         places = np.flatnonzero(thread == each)
         outer, inner = places[:-1], places[1:]
-        told = (operation[inner] == operation[outer]) | vague[outer]
-        places = places[~np.append(told & (start[inner] < end[outer]), False)]
+        repeated = (operation[inner] == operation[outer]) | vague[outer]
+        places = places[~np.append(repeated & (start[inner] < end[outer]), False)]
         before = np.maximum.accumulate(np.append(-1, end[places][:-1]))
         kept[places] = start[places] >= before
     return rows_of(calls, kept)

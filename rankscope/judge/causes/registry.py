@@ -113,10 +113,10 @@ def findings(context: CauseContext) -> tuple[Finding, ...]:
         if not _missing(detector, context)
         for each in detector.findings(context)
     ]
-    told = [row for row in found if row[0] < Precedence.REST]
-    explained_ns = context.total_ns * sum(each.share for *_, each in told)
-    if len(told) < len(found) and explained_ns >= MOSTLY_EXPLAINED * context.phase_ns:
-        found = told
+    causal = [row for row in found if row[0] < Precedence.REST]
+    explained_ns = context.total_ns * sum(each.share for *_, each in causal)
+    if len(causal) < len(found) and explained_ns >= MOSTLY_EXPLAINED * context.phase_ns:
+        found = causal
     ordered = [each for *_, each in sorted(found, key=lambda row: row[:3])]
     first = [*dict.fromkeys(map(_clause, ordered))][:MOST_CLAUSES]
     return tuple(each for each in ordered if _clause(each) in first)

@@ -32,12 +32,12 @@ class LabelledRanges:
             columns: of `signatures`.
             of: which signatures; None: all of them.
         """
-        told = self.signatures[[*columns]]
+        looked_up = self.signatures[[*columns]]
         parts = (part[["start", "end", "signature"]] for part in self.moments.parts())
         if of is not None:
             own = self.signatures.select(of.fill_null(False)).to_series()
             parts = (rows_of(part, own[part["signature"]].to_numpy()) for part in parts)
-        return pl.concat(with_signatures(part, told) for part in parts)
+        return pl.concat(with_signatures(part, looked_up) for part in parts)
 
 
 def with_meanings(ranges: Ranges, words: Vocabulary, most_held: int = USUAL.held) -> LabelledRanges:
