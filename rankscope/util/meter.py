@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,32 +21,48 @@ WRITTEN_S = 0.2
 
 
 @dataclass(slots=True)
-class _Reading:
+class Reading:
+    """How far a process is with its report, and who listens."""
+
+    listener: Callable[[Reading], None]
+    written_s: float = WRITTEN_S  # between two calls of the listener
     report: str = ""
-    count: int = 0
+    count: int = 0  # bytes
     due: float = 0.0
 
 
-_reading = _Reading()
+def write(reading: Reading) -> None:
+    """Write how far it is to the folder of the environment, if there is one."""
+    folder = os.environ.get(FOLDER)
+    if not folder or not reading.report:
+        return
+    text = f"{reading.count} {reading.report}"
+    try:
+        Path(folder, str(os.getpid())).write_text(text, "utf-8", "surrogateescape")
+    except OSError:
+        reading.due = float("inf")  # the folder is gone, or the disk is full: nobody looks
+
+
+of_process = Reading(write)
 """The meter of this process."""
 
 
 def begin(report: Path) -> None:
     """Count from 0 for a report, which this process starts to read."""
-    _reading.report, _reading.count, _reading.due = str(report), 0, 0.0
-    _write()
+    of_process.report, of_process.count, of_process.due = str(report), 0, 0.0
+    _tell()
 
 
 def add(count: int) -> None:
     """Count bytes that were read."""
-    reach(_reading.count + count)
+    reach(of_process.count + count)
 
 
 def reach(position: int) -> None:
     """Note that a report was read up to a byte; earlier ones change nothing."""
-    _reading.count = max(_reading.count, position)
-    if time.monotonic() >= _reading.due:
-        _write()
+    of_process.count = max(of_process.count, position)
+    if time.monotonic() >= of_process.due:
+        _tell()
 
 
 def read_so_far(folder: Path) -> dict[str, int]:
@@ -58,13 +75,6 @@ def read_so_far(folder: Path) -> dict[str, int]:
     return found
 
 
-def _write() -> None:
-    _reading.due = time.monotonic() + WRITTEN_S
-    folder = os.environ.get(FOLDER)
-    if not folder or not _reading.report:
-        return
-    text = f"{_reading.count} {_reading.report}"
-    try:
-        Path(folder, str(os.getpid())).write_text(text, "utf-8", "surrogateescape")
-    except OSError:
-        _reading.due = float("inf")  # the folder is gone, or the disk is full: nobody looks
+def _tell() -> None:
+    of_process.due = time.monotonic() + of_process.written_s
+    of_process.listener(of_process)

@@ -20,7 +20,7 @@ FIRST_WITH_VIEWS = 2023
 FIRST_SECONDS = 3
 """A GUI that still runs after this time (s) has started."""
 
-_STARTED: list[subprocess.Popen[bytes]] = []
+STARTED: list[subprocess.Popen[bytes]] = []
 """GUIs that are running; without a reference Python warns about them."""
 
 VERSION = re.compile(r"\b(20\d\d)\.\d")
@@ -105,7 +105,7 @@ def open_gui(files: Sequence[Path]) -> str:
         )
         code = process.wait(FIRST_SECONDS)
     except subprocess.TimeoutExpired:
-        _STARTED.append(process)
+        STARTED.append(process)
         return "the GUI is starting"
     except OSError as error:
         raise ToolError(

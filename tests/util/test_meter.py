@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "meter"
     folder.mkdir()
     monkeypatch.setenv(meter.FOLDER, str(folder))
-    monkeypatch.setattr(meter, "WRITTEN_S", 0)
+    monkeypatch.setattr(meter.of_process, "written_s", 0)
     return folder
 
 
@@ -64,7 +64,7 @@ def test_every_reader_counts(
     [file] = discover([found])
     monkeypatch.setenv(loader.SWITCH, "1")  # pages are read as of a large report
     seen: list[int] = []
-    monkeypatch.setattr(meter, "_write", lambda: seen.append(meter._reading.count))
+    monkeypatch.setattr(meter.of_process, "listener", lambda each: seen.append(each.count))
     guarded(extract, file, ShapingOptions())
     assert seen == sorted(seen)
     assert len({*seen}) > 1
@@ -89,7 +89,7 @@ def test_the_bar_advances_inside_a_report(monkeypatch: pytest.MonkeyPatch) -> No
     [file, *_] = discover([SAMPLE / "report_rank_0.sqlite"])
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr(meter, "WRITTEN_S", 0)
+    monkeypatch.setattr(meter.of_process, "written_s", 0)
     with console.progress(quiet=False) as (started, advance):
         started([file])
         meter.begin(file.path)

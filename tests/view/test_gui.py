@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -89,11 +88,9 @@ def test_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolError, match="no display"):
         open_gui(files)
     monkeypatch.setenv("DISPLAY", ":99")
-    started: list[subprocess.Popen[bytes]] = []
-    monkeypatch.setattr(gui, "_STARTED", started)
     assert "starting" in open_gui(files)
     assert (tmp_path / "told").read_text().strip() == str(files[0])
-    [process] = started
+    process = gui.STARTED.pop()
     process.kill()
     process.wait()
     monkeypatch.chdir(tmp_path)

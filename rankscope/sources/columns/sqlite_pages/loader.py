@@ -65,11 +65,11 @@ def compiled() -> Decode | None:
     switch = os.environ.get(SWITCH)
     if not switch and not amount.pays_off:
         return None
-    return _loaded(switched_off=switch == "0")
+    return loaded(switched_off=switch == "0")
 
 
 @cache
-def _loaded(*, switched_off: bool) -> Decode | None:
+def loaded(*, switched_off: bool) -> Decode | None:
     """The function once it has passed its self-test; None where it cannot be used."""
     try:
         if switched_off:

@@ -61,7 +61,7 @@ def make() -> bytes:
     if numba.config.DISABLE_JIT:
         raise NoMachineCode("NUMBA_DISABLE_JIT is set")
     try:
-        return _object_file(_compiled(numba))
+        return _object_file(compiled(numba))
     except (NumbaError, RuntimeError) as error:
         first = str(error).partition("\n")[0]
         raise NoMachineCode(f"it cannot be compiled ({type(error).__name__}: {first})") from error
@@ -97,7 +97,7 @@ def _numbers(value: Any) -> Iterator[int]:
     yield from value.shape if isinstance(value, np.ndarray) else (value,)
 
 
-def _compiled(numba: Any) -> str:
+def compiled(numba: Any) -> str:
     """LLVM's assembly language for `records.decode`, with arguments that C can pass."""
     from rankscope.sources.columns.sqlite_pages.records import decode
 

@@ -16,4 +16,4 @@ def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     if os.environ.get("NUMBA_BOUNDSCHECK") == "1":
         from rankscope.sources.columns.sqlite_pages.records import decode
 
-        monkeypatch.setattr(loader, "_loaded", lambda **_: decode)
+        monkeypatch.setattr(loader, "loaded", lambda **_: decode)

@@ -40,9 +40,9 @@ define i64 @decode(i64* %at, i64* %n) {
 
 @pytest.fixture(autouse=True)
 def _loaded_anew() -> Iterator[None]:
-    loader._loaded.cache_clear()
+    loader.loaded.cache_clear()
     yield
-    loader._loaded.cache_clear()
+    loader.loaded.cache_clear()
 
 
 def python(code: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -114,7 +114,7 @@ def test_where_it_is_not_used_the_reason_is_logged(
         (lambda patch: patch.setattr("numba.config.DISABLE_JIT", 1), "NUMBA_DISABLE_JIT is set"),
         (lambda patch: patch.setattr("numba.cfunc", _fail(RuntimeError("no"))), "be compiled"),
         (
-            lambda patch: patch.setattr(machine_code, "_compiled", lambda _: CALLS_PYTHON),
+            lambda patch: patch.setattr(machine_code, "compiled", lambda _: CALLS_PYTHON),
             "cannot do without PyErr_Clear",
         ),
     ],
@@ -142,7 +142,7 @@ def test_a_damaged_file_of_machine_code_is_made_anew(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(machine_code, "make", lambda: good[32:])
     for content in (good[:-1], b"", b"\0" * len(good), good[32:]):
-        loader._loaded.cache_clear()
+        loader.loaded.cache_clear()
         private_folder(kept().parent, cache_home())
         kept().write_bytes(content)
         assert loader.compiled() is not None
