@@ -387,16 +387,18 @@ def test_a_wrong_number_costs_its_step(tmp_path: Path, wrong: int) -> None:
     assert_slow(run)
 
 
-def test_an_epochs_last_step_that_is_missing_is_of_no_iteration(tmp_path: Path) -> None:
-    def edit(rank: int, trace: dict[str, Any]) -> None:
-        if rank == 1:
-            without("ProfilerStep#5")(rank, trace)
-        for each in trace["traceEvents"]:
-            name, _, number = each["name"].partition("#")
-            if name == "ProfilerStep":
-                each["name"] = f"ProfilerStep#{int(number) % 6}"
+def in_epochs_of_six(rank: int, trace: dict[str, Any]) -> None:
+    """Numbers of steps start over after 5; rank 1 lacks its first step of that number."""
+    if rank == 1:
+        without("ProfilerStep#5")(rank, trace)
+    for each in trace["traceEvents"]:
+        name, _, number = each["name"].partition("#")
+        if name == "ProfilerStep":
+            each["name"] = f"ProfilerStep#{int(number) % 6}"
 
-    run = read(write(tmp_path / "job", PLAIN, edit))
+
+def test_an_epochs_last_step_that_is_missing_is_of_no_iteration(tmp_path: Path) -> None:
+    run = read(write(tmp_path / "job", PLAIN, in_epochs_of_six))
     assert run.compare().facts.iterations == (1, 2, 3, 4, *range(6, 12))
     assert_slow(run)
     assert run.compare().verdict.named == (2,)
@@ -405,16 +407,7 @@ def test_an_epochs_last_step_that_is_missing_is_of_no_iteration(tmp_path: Path) 
 @pytest.mark.slow
 def test_numbers_that_start_over_at_different_steps_pair_nothing(tmp_path: Path) -> None:
     """No other epoch has the step that is missing: it may as well have been none."""
-
-    def edit(rank: int, trace: dict[str, Any]) -> None:
-        if rank == 1:
-            without("ProfilerStep#5")(rank, trace)
-        for each in trace["traceEvents"]:
-            name, _, number = each["name"].partition("#")
-            if name == "ProfilerStep":
-                each["name"] = f"ProfilerStep#{int(number) % 6}"
-
-    run = read(write(tmp_path / "job", replace(PLAIN, steps=11), edit))
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=11), in_epochs_of_six))
     assert "start over" in codes(run)["capture-whole"]
     assert_slow(run)
     assert run.compare().verdict.named == (2,)

@@ -26,7 +26,7 @@ from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
 NAMED, REST = "kernel ", "other "
-"""What begins the label of a kernel that is told apart by name, and of the rest of a kind."""
+"""Beginnings of labels: of kernels that count by name, and of the rest of a kind."""
 
 IDLE = f"{REST}idle"
 

@@ -15,7 +15,7 @@ Times = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 SELDOM = 16
-"""Numbers of which fewer than one in so many is below the one before are nearly in order."""
+"""Numbers are nearly in order if fewer than one in this many is below the one before it."""
 
 LONGEST = 63
 """Bits of a positive integer."""

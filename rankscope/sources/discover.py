@@ -342,7 +342,7 @@ def _no_report(path: Path) -> UnreadableReport | None:
 
 
 def _unpacked(path: Path) -> Path | None:
-    """The path of the report that is packed in a file; None where it is none, or can be read."""
+    """The path of a packed report once it is unpacked; None of files that are read as they are."""
     if path.suffix not in UNPACK or formats.is_known(path.name):
         return None
     return path.with_suffix("") if formats.is_known(path.stem) else None

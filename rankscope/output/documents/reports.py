@@ -64,7 +64,7 @@ class CauseAbility(Struct, kw_only=True):
     """Whether a report holds what identifies a cause."""
 
     cause: Annotated[str, says("a cause, as `verdict.findings[].kind` of imbalance")]
-    told: Annotated[bool, says("whether the report holds what identifies it")]
+    told: Annotated[bool, says("whether the report holds what identifies the cause")]
     capture: Annotated[str | None, says("how to record what it rests on; null where it can")]
 
 

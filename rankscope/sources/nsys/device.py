@@ -84,7 +84,7 @@ def device_work(
     for table in tables:
         require(file, table, *COLUMNS)
     names = _Names(pool, words)
-    if launches.of_kernels > file.limits.held:  # so many that operations are too many as well
+    if launches.of_kernels > file.limits.held:  # there are about as many operations
         return _StreamedWork(file, tables, names, launches, nvtx_events, until)
     rows = recorded = 0
     parts = [with_series(empty(DEVICE_WORK), pl.Series("correlationId", dtype=pl.Int64))]
