@@ -121,9 +121,9 @@ class Calls:
         alike, arranged = calls, None
         heads, begins = [], []
         for low, high in pairwise([*np.flatnonzero(np.diff(ranks, prepend=-1)), len(ranks)]):
-            mine = [each[low:high] for each in calls]
-            if arranged is None or not all(map(np.array_equal, mine, alike)):
-                alike, arranged = mine, self._arranged(mine, kind_of)
+            rank_calls = [each[low:high] for each in calls]
+            if arranged is None or not all(map(np.array_equal, rank_calls, alike)):
+                alike, arranged = rank_calls, self._arranged(rank_calls, kind_of)
             for name, each in values.items():
                 each[low:high].take(arranged.order, out=ordered[name][low:high], mode="clip")
             edges = arranged.edges[:-1]
@@ -217,10 +217,12 @@ class Calls:
         Returns:
             rank, operation, iteration, ordinal, arrival_ns, end_ns, and bytes where any are known.
         """
-        some = [self._streams[number] for number in streams]
-        patterns = {each.pattern: self._patterns[each.pattern] for each in some}
+        selected = [self._streams[number] for number in streams]
+        patterns = {each.pattern: self._patterns[each.pattern] for each in selected}
         numbers = np.unique(np.concatenate([each.iteration for each in patterns.values()]))
-        per_iteration = sum(each.high - each.low for each in some) / (len(some) * len(numbers))
+        per_iteration = sum(each.high - each.low for each in selected) / (
+            len(selected) * len(numbers)
+        )
         needed = min(int(samples / max(per_iteration, 0.1)) + 2, len(numbers))
         first = (len(numbers) - needed) // 2
         chosen = numbers[first : first + needed]
@@ -228,11 +230,11 @@ class Calls:
             number: np.flatnonzero(np.isin(each.iteration, chosen))
             for number, each in patterns.items()
         }
-        calls = [Selected(each, places[each.pattern]) for each in some]
+        calls = [Selected(each, places[each.pattern]) for each in selected]
         shared = {number: each.at(places[number]).frame() for number, each in patterns.items()}
         own = {name: self._taken(name, calls) for name in OWN[2:]}
-        return pl.concat(shared[each.pattern] for each in some).with_columns(
-            rank=np.repeat([each.rank for each in some], [len(each.places) for each in calls]),
+        return pl.concat(shared[each.pattern] for each in selected).with_columns(
+            rank=np.repeat([each.rank for each in selected], [len(each.places) for each in calls]),
             **{name: values for name, values in own.items() if values is not None},
         )
 
@@ -243,17 +245,17 @@ class Calls:
             groups: number, number of members and streams (by rank) of each group, ascending.
         """
         calls: list[Selected] = []
-        found = [Pattern(*[np.empty(0, dtype=np.int64)] * 3)]
-        of_call = [np.empty(0, dtype=np.int32)]
+        patterns = [Pattern(*[np.empty(0, dtype=np.int64)] * 3)]
+        numbers = [np.empty(0, dtype=np.int32)]
         unmatched = [UNMATCHED.to_frame()]
         count = 0
         for group, members, streams in groups:
-            some = [self._streams[number] for number in streams]
-            instances, matched, others = self._instances(group, members, some)
+            members_streams = [self._streams[number] for number in streams]
+            instances, matched, others = self._instances(group, members, members_streams)
             number = np.arange(count, count := count + len(instances.iteration), dtype=np.int32)
-            found.append(instances)
+            patterns.append(instances)
             calls += matched
-            of_call += [number] * len(matched)
+            numbers += [number] * len(matched)
             unmatched += others
 
         def taken_away(name: str) -> NDArray[Any] | None:
@@ -267,13 +269,13 @@ class Calls:
         for name, values in zip(OWN[1:], threaded(taken_away, OWN[1:]), strict=True):
             if values is not None:
                 rows.append(pl.Series(name, values))
-        rows.append(pl.Series("instance", np.concatenate(of_call)))
-        instances = Pattern(*map(np.concatenate, zip(*found, strict=True)))
+        rows.append(pl.Series("instance", np.concatenate(numbers)))
+        instances = Pattern(*map(np.concatenate, zip(*patterns, strict=True)))
         shared = pl.DataFrame(
             {
                 "group": np.repeat(
                     np.array([group for group, *_ in groups], dtype=np.int32),
-                    [len(each.iteration) for each in found[1:]],
+                    [len(each.iteration) for each in patterns[1:]],
                 ),
                 "operation": pl.Series(SPLITTABLE, dtype=SHORT).gather(instances.operation),
                 "iteration": instances.iteration,
@@ -309,7 +311,7 @@ class Calls:
                 odd = instances.at(differ)
                 unmatched += [odd.counted(each.rank, group, REASONS[2]) for each in streams]
                 instances = instances.without(differ)
-                calls = [Selected(each, np.delete(some, differ)) for each, some in calls]
+                calls = [Selected(each, np.delete(chosen, differ)) for each, chosen in calls]
         return instances, calls if len(instances.iteration) else [], unmatched
 
     def _taken(self, name: str, calls: list[Selected]) -> NDArray[Any] | None:
@@ -324,8 +326,8 @@ class Calls:
             if column is None:
                 taken.append(np.full(len(places), UNKNOWN_BYTES))
             else:
-                every = len(places) == high - low
-                taken.append(column[low:high] if every else column[low:high][places])
+                complete = len(places) == high - low
+                taken.append(column[low:high] if complete else column[low:high][places])
         return np.concatenate(taken)
 
 
@@ -336,10 +338,10 @@ def _codes(values: pl.Series) -> NDArray[Any]:
 
 def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:
     """By the code of a value its place among the names."""
-    there = values.unique()
-    codes = _codes(there)
+    distinct = values.unique()
+    codes = _codes(distinct)
     table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
-    table[codes] = [names.index(name) for name in there.cast(pl.String)]
+    table[codes] = [names.index(name) for name in distinct.cast(pl.String)]
     return table
 
 
@@ -348,9 +350,9 @@ def _numbered(columns: list[NDArray[Any]]) -> Numbers:
     number = _packed(columns)
     if number.max(initial=0) > SPARSE * len(number):
         return np.unique(number, return_inverse=True)[1]
-    there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
-    there[number] = True
-    return (np.cumsum(there) - 1)[number]
+    used = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
+    used[number] = True
+    return (np.cumsum(used) - 1)[number]
 
 
 def _packed(columns: list[NDArray[Any]]) -> Numbers:

@@ -121,9 +121,9 @@ class Aligner:
 
     def each(self, ranks: NDArray[np.integer[Any]], times: Times) -> Times:
         """The times of tied ranks, converted; `ranks` says whose each one is."""
-        some = np.unique(ranks)
-        shifts, slopes, _ = self._lines(some.tolist())
-        place = np.searchsorted(some, ranks)
+        distinct = np.unique(ranks)
+        shifts, slopes, _ = self._lines(distinct.tolist())
+        place = np.searchsorted(distinct, ranks)
         return _moved(times, shifts[place], slopes[place])
 
     def many(self, ranks: Sequence[int], times: Times) -> Times:
@@ -195,10 +195,10 @@ def solve_clocks(
     middle = (min(int(ends[0]) for ends in own) + max(int(ends[-1]) for ends in own)) // 2
     lines = {lowest: _Line(0.0, 0.0, 0.0)}
     waiting = groups
-    while found := _next(waiting, lines):
-        for group in found:
+    while reachable := _next(waiting, lines):
+        for group in reachable:
             _tie(group, middle, lines)
-        taken = {id(group) for group in found}
+        taken = {id(group) for group in reachable}
         waiting = [group for group in waiting if id(group) not in taken]
     _check_units(lines, lowest, max(abs(moment - middle) for each in own for moment in each))
     for _ in range(ROUNDS):
@@ -321,10 +321,10 @@ def _tie(group: Group, middle: int, lines: dict[int, _Line]) -> None:
     known = lines[leader]
     reference = known.corrected(group.since(group.ranks.index(leader), middle))
     for first in range(0, len(fresh), FITTED):
-        some = fresh[first : first + FITTED]
-        difference = [reference - group.since(place, middle) for place in some]
+        columns = fresh[first : first + FITTED]
+        difference = [reference - group.since(place, middle) for place in columns]
         level, slope, spread = _fit(reference, np.stack(difference))
-        for column, index in enumerate(some):
+        for column, index in enumerate(columns):
             line = known._replace(level=float(level[column]), slope=float(slope[column]))
             if few:
                 error = float(np.hypot(ASSUMED_SPREAD_NS, known.error(when)))

@@ -106,8 +106,8 @@ class Matched:
                 },
                 schema_overrides={"rank": pl.Int32},
             )
-            found = sums.join(known, on="rank").select(REDUCING.names()).collect()
-            parts.append(found.cast(dict(REDUCING)))  # type: ignore[arg-type]
+            reducing = sums.join(known, on="rank").select(REDUCING.names()).collect()
+            parts.append(reducing.cast(dict(REDUCING)))  # type: ignore[arg-type]
         return pl.concat(parts)
 
     def ranks(self, rows: slice, members: int) -> list[int]:
@@ -138,13 +138,13 @@ def match(
         known: the matching of all iterations, if these are some of them.
         spans: rank → first and last moment of its iterations on its own UTC, ns, if known.
     """
-    found = Calls(links or [])
+    calls = Calls(links or [])
     parts = [collectives] if isinstance(collectives, pl.DataFrame) else collectives
-    for _ in threaded(found.add, parts, threads=1):  # the next one is read meanwhile
+    for _ in threaded(calls.add, parts, threads=1):  # the next one is read meanwhile
         pass
-    peers, own, lasted = found.peers(), labelled(found.streams()), found.lasted()
+    peers, own, lasted = calls.peers(), labelled(calls.streams()), calls.lasted()
     if known is None:
-        own = communicators(own, found.middle, found.pipelined)
+        own = communicators(own, calls.middle, calls.pipelined)
         streams = own
     else:
         streams = known.streams
@@ -155,9 +155,12 @@ def match(
         .sort("group")
     )
     doubtful = {*streams.filter(~pl.col("sure"))["group"]} if known is None else set()
-    there = own.group_by("group").agg(pl.col("stream").sort_by("rank"))
-    rows, shared, unmatched = found.laid_out(
-        there.join(groups, on="group").sort("group").select("group", "members", "stream").rows()
+    group_streams = own.group_by("group").agg(pl.col("stream").sort_by("rank"))
+    rows, shared, unmatched = calls.laid_out(
+        group_streams.join(groups, on="group")
+        .sort("group")
+        .select("group", "members", "stream")
+        .rows()
     )
     labels = groups.select("group", "label")
     streams = streams.select(*STREAM, "label", "group")
@@ -267,7 +270,7 @@ def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int
     members: those are left out.
     """
     end = matched.rows["end_ns"].to_numpy()
-    found = []
+    group_ends = []
     for group, members, where, rows in matched.blocks():
         if group in doubtful and where.stop - where.start < LEAST_INSTANCES:
             continue
@@ -276,5 +279,5 @@ def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int
         if (np.diff(ends[0]) < 0).any():
             ends = ends[:, ends[0].argsort(kind="stable")]
         starts = tuple(utc_starts.get(each) or 0 for each in ranks)
-        found.append(Group(ranks, ends.T, starts))
-    return found
+        group_ends.append(Group(ranks, ends.T, starts))
+    return group_ends

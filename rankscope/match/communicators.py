@@ -224,7 +224,7 @@ def _completed(
 
 def _distances(values: Floats) -> Floats:
     """Robust spread of the difference between any two rows; shape (n, n) of (n, m)."""
-    found = np.zeros((len(values), len(values)))
+    spreads = np.zeros((len(values), len(values)))
     for place, row in enumerate(values):
-        found[place, place:] = ROBUST * medians(np.abs(values[place:] - row))
-    return np.maximum(found, found.T)
+        spreads[place, place:] = ROBUST * medians(np.abs(values[place:] - row))
+    return np.maximum(spreads, spreads.T)

@@ -88,11 +88,11 @@ def pair_iterations(
         return {}, [RunWarning("matched-by-ordinal", ONE_EACH)]
     steps = _Steps(complete, collectives, utc_starts)
     reference = max(steps.counts, key=lambda rank: (steps.counts[rank], -rank))
-    found: dict[int, int] = {}
+    shift_of: dict[int, int] = {}
     unsure: list[int] = []
     for rank in steps.counts:
         if rank == reference:
-            found[rank] = 0
+            shift_of[rank] = 0
             continue
         own, other = steps.of_both(rank, reference)
         fits = _fits(own.sequence, other.sequence)
@@ -103,11 +103,11 @@ def pair_iterations(
             unsure.append(rank)
             if fits[0] and {fits[0] - 1, fits[0] + 1} & {*fits}:
                 raise _unpaired(rank, reference, "match at several shifts, but not at 0")
-        found[rank] = fits[0] if sharpest is None else sharpest
-        if _of_other_steps(own.ends, other.ends, found[rank]):
+        shift_of[rank] = fits[0] if sharpest is None else sharpest
+        if _of_other_steps(own.ends, other.ends, shift_of[rank]):
             raise _unpaired(rank, reference, "end in different iterations")
-    lowest = min(found.values())
-    shifts = {rank: shift - lowest for rank, shift in found.items() if shift != lowest}
+    lowest = min(shift_of.values())
+    shifts = {rank: shift - lowest for rank, shift in shift_of.items() if shift != lowest}
     return shifts, _problems(shifts, unsure)
 
 
@@ -325,14 +325,14 @@ class _Steps:
         rows = self._iterations.join(
             spelled, on=["rank", "iteration"], how="left", maintain_order="left"
         ).with_columns(number=pl.col("text").fill_null("").rank("dense").cast(pl.Int64))
-        found = {}
+        sequences = {}
         for (rank,), frame in rows.partition_by("rank", as_dict=True).items():
             ends = (frame["end"] + (self._utc_starts.get(rank) or 0)).fill_null(-1)
             sequence = frame["number"].to_numpy().copy()
             if len(sequence) > LEAST_OVERLAP + 2:
                 sequence[[0, -1]] = CUT
-            found[rank] = _Sequence(sequence, ends.to_numpy())
-        return found
+            sequences[rank] = _Sequence(sequence, ends.to_numpy())
+        return sequences
 
 
 def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
@@ -346,10 +346,10 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
     high = min(len(reference) - least, FURTHEST)
     scores = {}
     for shift in range(low, high + 1):
-        mine, theirs = _overlapping(own, reference, shift)
-        compared = (mine != CUT) & (theirs != CUT)
+        own_part, other_part = _overlapping(own, reference, shift)
+        compared = (own_part != CUT) & (other_part != CUT)
         count = np.count_nonzero(compared)
-        odd = np.count_nonzero(compared & (mine != theirs))
+        odd = np.count_nonzero(compared & (own_part != other_part))
         if count >= least and odd <= ODD_SHARE * count:
             scores[shift] = count - odd - odd / ODD_SHARE
     return sorted(scores, key=lambda shift: (-scores[shift], abs(shift)))
@@ -366,14 +366,14 @@ def _of_other_steps(own: Times, reference: Times, shift: int) -> bool:
 
     A rank that was preempted leaves a few of them late.
     """
-    mine, theirs = _overlapping(own, reference, shift)
-    known = np.flatnonzero((mine >= 0) & (theirs >= 0))
+    own_ends, other_ends = _overlapping(own, reference, shift)
+    known = np.flatnonzero((own_ends >= 0) & (other_ends >= 0))
     if len(known) < LEAST_OVERLAP:
         return False
-    theirs = theirs[known]
-    usual = np.median(np.diff(theirs) / np.diff(known))
-    apart = mine[known] - theirs
-    drift = ASSUMED_DRIFT_PPM * 1e-6 * np.abs(theirs - np.median(theirs))
+    other_ends = other_ends[known]
+    usual = np.median(np.diff(other_ends) / np.diff(known))
+    apart = own_ends[known] - other_ends
+    drift = ASSUMED_DRIFT_PPM * 1e-6 * np.abs(other_ends - np.median(other_ends))
     far = np.abs(apart - np.median(apart)) > OTHER_STEP * usual + drift
     return bool(np.count_nonzero(far) >= max(FEWEST_FAR, ODD_SHARE * len(known) + 1))
 
@@ -382,12 +382,12 @@ def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
     """The shift at which the ends clearly agree best; None where no shift stands out."""
     spreads: dict[int, int] = {}
     for shift in fits:
-        mine, theirs = _overlapping(own, reference, shift)
-        both = (mine >= 0) & (theirs >= 0)
+        own_ends, other_ends = _overlapping(own, reference, shift)
+        both = (own_ends >= 0) & (other_ends >= 0)
         if np.count_nonzero(both) >= LEAST_OVERLAP:
             # Few steps can agree by chance: the fewer overlap, the better they must agree.
             few = min(len(own), len(reference)) / np.count_nonzero(both)
-            spreads[shift] = round(few * fit_clock(theirs[both], mine[both]).spread_ns)
+            spreads[shift] = round(few * fit_clock(other_ends[both], own_ends[both]).spread_ns)
     order = sorted(spreads, key=lambda shift: spreads[shift])
     if not order:
         return None

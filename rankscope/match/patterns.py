@@ -94,7 +94,7 @@ def common(
         of_streams: the pattern of each stream.
         members: how many streams there should be.
     """
-    every = pl.concat(
+    calls = pl.concat(
         each.frame().with_columns(
             place=pl.int_range(pl.len()),
             pattern=pl.lit(number, pl.Int64),
@@ -103,9 +103,9 @@ def common(
         for number, each in patterns.items()
     )
     once = pl.col("pattern").n_unique() == pl.len()
-    there = every.group_by(CALL).agg(pl.col("streams").sum(), once=once)
-    fits = there.filter((pl.col("streams") == members) & pl.col("once") & (members > 1))
-    found = every.join(fits.select(CALL), on=CALL, how="semi").sort("place")
-    places = {number: found.filter(pattern=number)["place"].to_numpy() for number in patterns}
+    counts = calls.group_by(CALL).agg(pl.col("streams").sum(), once=once)
+    fits = counts.filter((pl.col("streams") == members) & pl.col("once") & (members > 1))
+    shared = calls.join(fits.select(CALL), on=CALL, how="semi").sort("place")
+    places = {number: shared.filter(pattern=number)["place"].to_numpy() for number in patterns}
     first = next(iter(patterns))
     return patterns[first].at(places[first]), places

@@ -43,25 +43,25 @@ def pair_peers(collectives: pl.DataFrame, links: list[tuple[int, int]]) -> pl.Da
             "rank", "communicator", as_dict=True
         ).items()
     }
-    found = [kernels.clear().with_columns(label=pl.lit(""), group=pl.lit(0, pl.Int64))]
+    paired = [kernels.clear().with_columns(label=pl.lit(""), group=pl.lit(0, pl.Int64))]
     for number, (one, other) in enumerate(links):
         pairs = [
-            (distance, mine, theirs)
-            for mine in (key for key in streams if key[0] == one)
-            for theirs in (key for key in streams if key[0] == other)
-            if (distance := _apart(streams[mine], streams[theirs])) is not None
+            (distance, own_key, other_key)
+            for own_key in (key for key in streams if key[0] == one)
+            for other_key in (key for key in streams if key[0] == other)
+            if (distance := _apart(streams[own_key], streams[other_key])) is not None
         ]
         if not pairs:
             continue
         distance, *both = min(pairs)
         if distance <= TOGETHER_NS:
-            found += [
+            paired += [
                 streams[key].with_columns(
                     label=pl.lit(f"ranks {one} and {other}"), group=pl.lit(number, pl.Int64)
                 )
                 for key in both
             ]
-    return pl.concat(found).with_columns(members=pl.lit(2, pl.Int64))
+    return pl.concat(paired).with_columns(members=pl.lit(2, pl.Int64))
 
 
 def _apart(one: pl.DataFrame, other: pl.DataFrame) -> float | None:

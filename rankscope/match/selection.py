@@ -127,8 +127,8 @@ def scope_of(tables: RunTables, options: Options, reuse: ReusedScope | None = No
     if reuse is not None:
         shifts, warnings = reuse.shifts, reuse.shift_warnings
     elif counted:
-        shifts, found = pair_iterations(tables.iterations, tables.collectives, utc_starts, counted)
-        warnings = tuple(found)
+        shifts, doubts = pair_iterations(tables.iterations, tables.collectives, utc_starts, counted)
+        warnings = tuple(doubts)
     else:
         check_numbers(tables.iterations, utc_starts)
         shifts, warnings = {}, ()

@@ -101,7 +101,7 @@ def sum_waits(
     sums: list[pl.DataFrame] = []
     shares: tuple[list[pl.DataFrame], ...] = [], []
     of_all, of_chosen = _Costs(len(ranks), len(numbered)), None
-    every = np.ones_like(selected)
+    all_iterations = np.ones_like(selected)
     for each in threaded(lambda chunk: _chunk_waits(*chunk, numbered, selected), chunks()):
         sums.append(each.by_iteration)
         for so_far, share in zip(shares, each.shares, strict=True):
@@ -111,12 +111,12 @@ def sum_waits(
         of_all.add(each.waited)
         if of_chosen is not None:
             of_chosen.add(each.waited if each.waited_alone is None else each.waited_alone)
-    costs = (of_chosen or of_all).by_rank(ranks, selected), of_all.by_rank(ranks, every)
+    costs = (of_chosen or of_all).by_rank(ranks, selected), of_all.by_rank(ranks, all_iterations)
     return Waits(
         pl.concat(sums),
         *(
-            pl.concat(some).join(cost, on="rank", how="left").sort("rank")
-            for some, cost in zip(shares, costs, strict=True)
+            pl.concat(rank_shares).join(cost, on="rank", how="left").sort("rank")
+            for rank_shares, cost in zip(shares, costs, strict=True)
         ),
     )
 
@@ -126,13 +126,13 @@ def _blocks(waited: WaitedCollectives) -> pl.DataFrame:
 
     So what calls share is copied in blocks, not gathered call by call.
     """
-    found = []
+    blocks = []
     for _, _, where, rows in blocks_of(waited.shared, waited.groups):
         count = where.stop - where.start
         lows = range(rows.start, rows.stop, count)
-        found += [(waited.rows["rank"][low], low, where.start, count) for low in lows]
+        blocks += [(waited.rows["rank"][low], low, where.start, count) for low in lows]
     schema = dict.fromkeys(("rank", "low", "first", "count"), pl.Int64)
-    return pl.DataFrame(found, schema, orient="row").sort("rank", maintain_order=True)
+    return pl.DataFrame(blocks, schema, orient="row").sort("rank", maintain_order=True)
 
 
 def rank_chunks(
@@ -180,10 +180,10 @@ class _Exposed(NamedTuple):
     end: Times
     chosen: Flags  # whether it is in a selected iteration
 
-    def where(self, some: Flags) -> _Exposed:
+    def where(self, wanted: Flags) -> _Exposed:
         """Some of the intervals."""
         rank, start, end, chosen = self
-        return _Exposed(rank[some], start[some], end[some], chosen[some])
+        return _Exposed(rank[wanted], start[wanted], end[wanted], chosen[wanted])
 
 
 class _Waited(NamedTuple):
@@ -228,15 +228,17 @@ class _Costs:
             self._least[late] = np.minimum(self._least[late], self._own[late])
             self._own[late] = 0
 
-    def by_rank(self, ranks: Times, some: Flags) -> pl.DataFrame:
+    def by_rank(self, ranks: Times, counted: Flags) -> pl.DataFrame:
         """rank, cost_ns, gain_ns.
 
         Args:
             ranks: all, ascending.
-            some: which iterations count.
+            counted: which iterations count.
         """
         gain = np.where(self._least == UNWAITED, 0, self._least)
-        cost, gain = (each.reshape(self._shape)[:, some].sum(axis=1) for each in (self._cost, gain))
+        cost, gain = (
+            each.reshape(self._shape)[:, counted].sum(axis=1) for each in (self._cost, gain)
+        )
         return pl.DataFrame({"rank": ranks, "cost_ns": cost, "gain_ns": gain})
 
 
@@ -266,9 +268,11 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
     chosen, alone = selected[calls.at], None
     # what overlaps with other iterations' counts in these alone
     if not _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
-        some = order[chosen[order]]
-        own = _spans(begin, calls.wait, some)
-        claimed = _claimed(len(begin), own, some, axis.union(*exposed.where(exposed.chosen)[:3]))
+        chosen_order = order[chosen[order]]
+        own = _spans(begin, calls.wait, chosen_order)
+        claimed = _claimed(
+            len(begin), own, chosen_order, axis.union(*exposed.where(exposed.chosen)[:3])
+        )
         alone = _waited(calls, exposing & chosen, claimed)
     return _ChunkWaits(sums, (_shares(rank[chosen], calls.last[chosen]), share), waited, alone)
 
@@ -294,17 +298,17 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
     lengths = np.diff(first, append=len(calls.rank))
     cell = np.repeat(np.arange(len(first)) * len(numbered), lengths) + calls.at
     size = len(first) * len(numbered)
-    there = np.flatnonzero(np.bincount(cell, minlength=size))
+    occupied = np.flatnonzero(np.bincount(cell, minlength=size))
     sums = []
     for values in (claimed, calls.wait, calls.transfer):
-        found = np.zeros(size, dtype=np.int64)
-        np.add.at(found, cell, values)
-        sums.append(found[there])
-    place, at = np.divmod(there, max(len(numbered), 1))
+        cells = np.zeros(size, dtype=np.int64)
+        np.add.at(cells, cell, values)
+        sums.append(cells[occupied])
+    place, at = np.divmod(occupied, max(len(numbered), 1))
     # unknown where no call could have exposed communication
     waits = pl.Series(sums[0])
     if not calls.exposing.all():
-        exposing = np.bincount(cell[calls.exposing], minlength=size)[there] > 0
+        exposing = np.bincount(cell[calls.exposing], minlength=size)[occupied] > 0
         waits = waits.set(pl.Series(~exposing), None)
     return pl.DataFrame(
         {
@@ -317,15 +321,15 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
     )
 
 
-def _waited(calls: _Calls, some: Flags, waits: Times) -> _Waited:
+def _waited(calls: _Calls, counted: Flags, waits: Times) -> _Waited:
     """The waits for ranks that came last.
 
     Args:
         calls: of some ranks.
-        some: which of them count.
+        counted: which of them count.
         waits: how much each waits.
     """
-    others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & some)
+    others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & counted)
     return _Waited(calls.rank[others], calls.late[others], waits[others])
 
 

@@ -216,9 +216,9 @@ def own_spans(waited: WaitedCollectives, ranks: list[int], exposed: pl.DataFrame
     for _, members, where, rows in blocks_of(waited.shared, waited.groups):
         if members != len(ranks):
             continue
-        some = waited.rows[rows].select("rank", "arrival_ns")
+        arrivals = waited.rows[rows].select("rank", "arrival_ns")
         shape = (members, where.stop - where.start)
-        rank, arrival = (some[name].to_numpy().reshape(shape) for name in some.columns)
+        rank, arrival = (arrivals[name].to_numpy().reshape(shape) for name in arrivals.columns)
         first = np.argsort(arrival[0], kind="stable")  # all ranks call in the same order
         arrival = arrival[:, first]
         same = np.diff(waited.shared["iteration"][where].to_numpy()[first]) == 0
