@@ -44,24 +44,24 @@ class Answers:
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
 
-    def check(self, asked: questions.Check, progress: Progress) -> report_documents.Check:
+    def check(self, question: questions.Check, progress: Progress) -> report_documents.Check:
         """Whether reports are sufficient; those with problems come first."""
-        options = ShapingOptions.of(asked.iteration, asked.phases)
-        paths = self._folders.reports(asked.paths)
-        found = check(paths, options, None, asked.run, *_counting(progress))
-        worst = sorted(found, key=lambda each: (each.usable, not each.problems))
-        return report_documents.check(worst, check_report.warnings(found))
+        options = ShapingOptions.of(question.iteration, question.phases)
+        paths = self._folders.reports(question.paths)
+        checked = check(paths, options, None, question.run, *_counting(progress))
+        worst = sorted(checked, key=lambda each: (each.usable, not each.problems))
+        return report_documents.check(worst, check_report.warnings(checked))
 
-    def ingest(self, asked: questions.Ingest, progress: Progress) -> report_documents.Ingest:
+    def ingest(self, question: questions.Ingest, progress: Progress) -> report_documents.Ingest:
         """Reports in a database; those that were left out come first."""
         started, done = _counting(progress)
         run = api.ingest(
-            self._folders.reports(asked.paths),
-            self._folders.database(asked.db),
-            iteration=asked.iteration,
-            phases=asked.phases,
-            on_error="skip" if asked.skip_bad else "fail",
-            run=asked.run,
+            self._folders.reports(question.paths),
+            self._folders.database(question.db),
+            iteration=question.iteration,
+            phases=question.phases,
+            on_error="skip" if question.skip_bad else "fail",
+            run=question.run,
             started=started,
             progress=done,
         )
@@ -76,26 +76,30 @@ class Answers:
             did.events,
         )
 
-    def imbalance(self, asked: questions.Imbalance, _: Progress) -> imbalance_document.Imbalance:
+    def imbalance(self, question: questions.Imbalance, _: Progress) -> imbalance_document.Imbalance:
         """The verdict; of ranks, the named ones come first, then those with most work."""
-        names = check_metrics([*asked.metrics]) or leading_metrics()
-        with api.reading(self._folders.database(asked.db)) as run:
-            comparison = run.compare(_options(asked.iter_range))
+        names = check_metrics([*question.metrics]) or leading_metrics()
+        with api.reading(self._folders.database(question.db)) as run:
+            comparison = run.compare(_options(question.iter_range))
             result = comparison.imbalance(names)
-            rows = pl.DataFrame() if asked.by is None else rows_by(asked.by, comparison, result)
+            rows = (
+                pl.DataFrame() if question.by is None else rows_by(question.by, comparison, result)
+            )
             return imbalance_document.imbalance(
                 run.db, comparison, _relevant_first(result, names), rows
             )
 
-    def explain(self, asked: questions.Explain, _: Progress) -> explain_document.Explain:
+    def explain(self, question: questions.Explain, _: Progress) -> explain_document.Explain:
         """The meaning of a word."""
-        return explain_document.explain(asked.term, explain.explain(asked.term))
+        return explain_document.explain(question.term, explain.explain(question.term))
 
-    def pick_reports(self, asked: questions.PickReports, _: Progress) -> picks_document.PickReports:
+    def pick_reports(
+        self, question: questions.PickReports, _: Progress
+    ) -> picks_document.PickReports:
         """The reports to open side by side."""
-        with api.reading(self._folders.database(asked.db)) as run:
-            comparison = run.compare(_options(asked.iter_range), until=Stage.VERDICT)
-            picks = picks_of(comparison, asked.metric)
+        with api.reading(self._folders.database(question.db)) as run:
+            comparison = run.compare(_options(question.iter_range), until=Stage.VERDICT)
+            picks = picks_of(comparison, question.metric)
             together = picks.files and not picks.unopenable and not picks.in_browser
             return picks_document.pick_reports(
                 run.db,
@@ -107,11 +111,11 @@ class Answers:
                 rsync=None,
             )
 
-    def timeline(self, asked: questions.Timeline, _: Progress) -> timeline_document.Timeline:
+    def timeline(self, question: questions.Timeline, _: Progress) -> timeline_document.Timeline:
         """Ranks in iterations; their reports are read again, so they must lie in the folders."""
-        with api.reading(self._folders.database(asked.db)) as run:
+        with api.reading(self._folders.database(question.db)) as run:
             comparison = run.compare(until=Stage.VERDICT)
-            ranks, iterations = asked.ranks, asked.iterations
+            ranks, iterations = question.ranks, question.iterations
             if not (ranks and iterations):
                 picks = picks_of(comparison, None)
                 ranks = ranks or tuple(each.rank for each in picks.picks)
@@ -119,11 +123,13 @@ class Answers:
             self._refuse_outside(comparison, ranks)
             return timeline_document.timeline(run.db, comparison, run.timeline(ranks, iterations))
 
-    def next_capture(self, asked: questions.NextCapture, _: Progress) -> capture_document.Capture:
+    def next_capture(
+        self, question: questions.NextCapture, _: Progress
+    ) -> capture_document.Capture:
         """The launch script of the smallest capture that settles what a run left open."""
-        with api.reading(self._folders.database(asked.db)) as run:
+        with api.reading(self._folders.database(question.db)) as run:
             following = run.next_capture()
-        scheduler = asked.scheduler.value
+        scheduler = question.scheduler.value
         config = following.config(capture.default_trace(scheduler))
         return capture_document.capture(
             capture.wrapper(scheduler, config, SCRIPT),

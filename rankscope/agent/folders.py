@@ -19,16 +19,16 @@ class Folders:
     Whoever changes links while a tool runs is not kept out.
     """
 
-    def __init__(self, given: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path]) -> None:
         """Take the folders in, by where they really are.
 
         Raises:
             UsageError: one of them is no folder.
         """
-        for each in given:
+        for each in folders:
             if not each.is_dir():
                 raise UsageError(f"{each}: is not a folder", hint="name folders with reports")
-        self._folders = tuple(each.resolve() for each in given)
+        self._folders = tuple(each.resolve() for each in folders)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._folders))
@@ -72,10 +72,10 @@ class Folders:
         Raises:
             UsageError: one of them, or a link below them, leads outside the folders.
         """
-        found = [path for text in texts for path in self._matches(text)]
-        for path in found:
+        reports = [path for text in texts for path in self._matches(text)]
+        for path in reports:
             self._look_below(path)
-        return found
+        return reports
 
     def _matches(self, text: str) -> Iterator[Path]:
         path = self.path(text)

@@ -61,17 +61,17 @@ def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -
         UsageError: one of them is not a folder.
     """
     answers = Answers(Folders(folders))
-    asked: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-    protocol = _Protocol(asked)
+    calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+    protocol = _Protocol(calls)
     threading.Thread(target=protocol.run, name="mcp", daemon=True).start()
     started()
-    while (question := _next(asked)) is not None:
+    while (question := _next(calls)) is not None:
         question.answer(answers)
     if protocol.failed is not None:
         raise protocol.failed
 
 
-def _next(asked: queue.SimpleQueue[_Call | None]) -> _Call | None:
+def _next(calls: queue.SimpleQueue[_Call | None]) -> _Call | None:
     """The next question, once it is asked.
 
     polars takes Ctrl-C over and lets system calls go on after it: Python sees that it came only
@@ -79,7 +79,7 @@ def _next(asked: queue.SimpleQueue[_Call | None]) -> _Call | None:
     """
     while True:
         with suppress(queue.Empty):
-            return asked.get(timeout=POLL_S)
+            return calls.get(timeout=POLL_S)
 
 
 class _Call:
@@ -126,7 +126,7 @@ def answered(
 class _Protocol:
     """The side that speaks with the assistant; it computes nothing."""
 
-    def __init__(self, asked: queue.SimpleQueue[_Call | None]) -> None:
+    def __init__(self, calls: queue.SimpleQueue[_Call | None]) -> None:
         """Load the SDK.
 
         Raises:
@@ -141,7 +141,7 @@ class _Protocol:
                 hint="pip install 'rankscope[mcp]'",
             ) from error
         self._types = mcp_types
-        self._asked = asked
+        self._calls = calls
         self.failed: BaseException | None = None
         self._server: Server[Any] = Server(
             "rankscope",
@@ -160,7 +160,7 @@ class _Protocol:
         except BaseException as error:
             self.failed = error
         finally:
-            self._asked.put(None)
+            self._calls.put(None)
 
     async def _speak(self) -> None:
         from mcp.server.stdio import stdio_server
@@ -199,7 +199,7 @@ class _Protocol:
             asked.arguments or {},
             _progress_of(asyncio.get_running_loop(), context),
         )
-        self._asked.put(question)
+        self._calls.put(question)
         document, is_error = await asyncio.wrap_future(question.answered)
         return self._types.CallToolResult(
             content=[self._types.TextContent(type="text", text=one_line(document))],

@@ -122,13 +122,13 @@ def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> p
     ranks = collectives.streams.group_by("group").agg(ranks=pl.col("rank").unique().sort())
     trips = pl.col("operation").replace_strict(BUS_TRIPS, default=None, return_dtype=pl.Int64)
     factor = trips * (pl.col("members") - 1) / pl.col("members")
-    every = pl.col("calls").sum()
+    all_calls = pl.col("calls").sum()
     return (
         calls.group_by(key)
         .agg(
             count=pl.col("iteration").n_unique(),
-            transfer_ns=((pl.col("transfer") * pl.col("calls")).sum() / every).round(),
-            wait_ns=(pl.col("waited").sum() / every).round(),
+            transfer_ns=((pl.col("transfer") * pl.col("calls")).sum() / all_calls).round(),
+            wait_ns=(pl.col("waited").sum() / all_calls).round(),
             bytes=pl.when(pl.col("known").sum() > 0).then(
                 (pl.col("bytes").sum() / pl.col("known").sum()).round()
             ),

@@ -174,16 +174,16 @@ def loaded(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> C
         "by_iteration",
     )
     frames = {name: stored(name) for name in (*names, *(["what_if"] if answers.replayed else []))}
-    there = {name: frame for name, frame in frames.items() if frame is not None}
-    if len(there) < len(frames):
+    present = {name: frame for name, frame in frames.items() if frame is not None}
+    if len(present) < len(frames):
         log.info("%s: answers are computed: tables of the cached ones are missing", tables.name)
         return None
-    if (*there["by_iteration"]["iteration"],) != answers.scope.selection.numbers:
+    if (*present["by_iteration"]["iteration"],) != answers.scope.selection.numbers:
         raise _damaged(tables, "iterations that are not compared")
-    if answers.replayed and "all" not in there["what_if"]["kind"]:
+    if answers.replayed and "all" not in present["what_if"]["kind"]:
         raise _damaged(tables, "no ideal time")
     log.info("%s: answers are cached", tables.name)
-    return _comparison(tables, answers, there)
+    return _comparison(tables, answers, present)
 
 
 def cached_answers(tables: RunTables, stored: pl.DataFrame | None) -> Answers | None:
@@ -231,7 +231,7 @@ def contradiction(answers: Answers, ranks: set[int]) -> str | None:
         return "invalid metrics"
     if answers.flag_metric not in (None, *METRICS) or answers.scope.clock not in [*Clock]:
         return "an invalid metric or clock"
-    if {each for _, some in answers.verdict.slow_sets for each in some} - {*numbers}:
+    if {each for _, iterations in answers.verdict.slow_sets for each in iterations} - {*numbers}:
         return "iterations that are not compared"
     return next(_wrong(answers, "", ranks), None)
 
@@ -254,7 +254,7 @@ def _wrong(value: object, name: str, ranks: set[int]) -> Iterator[str]:
 
 
 def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFrame]) -> Comparison:
-    fits = {rank: ClockFit(*rest) for rank, *rest in stored["clocks"].iter_rows()}
+    fits = {rank: ClockFit(*fit) for rank, *fit in stored["clocks"].iter_rows()}
     clocks = Clocks(fits, answers.middle_ns, answers.method)
     calls = answers.calls, answers.call_iterations
     summary = MatchSummary(*calls, stored["unmatched"], clocks)

@@ -185,8 +185,8 @@ class Comparison:
         choice = self.scope.choice
         if not isinstance(choice, Selection):
             return (*stored, RunWarning("nothing-to-compare", choice.message))
-        found = warnings_of(self.scope, self.matching, self.roles, self.began)
-        return (*found, *self.scope.shift_warnings, *stored, *choice.problems)
+        of_matching = warnings_of(self.scope, self.matching, self.roles, self.began)
+        return (*of_matching, *self.scope.shift_warnings, *stored, *choice.problems)
 
     @property
     def outliers(self) -> Outliers:
@@ -251,10 +251,10 @@ class Comparison:
 
     def flags(self) -> pl.DataFrame | None:
         """The columns of `story.flagged` in the selected iterations; None if nothing is judged."""
-        found = self.outliers
-        if found.story is None or found.metric is None or not found.stored:
-            return found.frame
-        return flagged(excess_of(self.rows(), found.metric), found.story)
+        outliers = self.outliers
+        if outliers.story is None or outliers.metric is None or not outliers.stored:
+            return outliers.frame
+        return flagged(excess_of(self.rows(), outliers.metric), outliers.story)
 
     def rank_iterations(self) -> pl.DataFrame:
         """The table `rank_iterations`: every metric, flagged, cause and selected, without host

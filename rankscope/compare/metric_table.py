@@ -138,14 +138,14 @@ def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
         more: the same; each rank and iteration at most once.
     """
     number = pl.col("rank").cast(pl.Int64) * NUMBERS + pl.col("iteration")
-    wanted, there = (each.select(number).to_series().to_numpy() for each in (frame, more))
+    keys, more_keys = (each.select(number).to_series().to_numpy() for each in (frame, more))
     columns = more.drop("rank", "iteration")
-    if not np.array_equal(wanted, there):
-        order = np.argsort(there, kind="stable")
-        at = np.searchsorted(there, wanted, sorter=order)
+    if not np.array_equal(keys, more_keys):
+        order = np.argsort(more_keys, kind="stable")
+        at = np.searchsorted(more_keys, keys, sorter=order)
         at = np.append(order, -1)[at]
-        found = np.append(there, NOWHERE)[at] == wanted
-        columns = columns.select(pl.all().gather(pl.Series(at).set(pl.Series(~found), None)))
+        known = np.append(more_keys, NOWHERE)[at] == keys
+        columns = columns.select(pl.all().gather(pl.Series(at).set(pl.Series(~known), None)))
     return frame.hstack(columns)
 
 

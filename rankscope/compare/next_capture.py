@@ -195,10 +195,10 @@ def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[tuple[str, int, 
     order = sorted(picks, key=lambda each: places.index(each.label))
     slow = [each for each in order if each.rank in verdict.ranks][:1]
     others = [each for each in order if each.rank not in verdict.ranks]
-    found = {each.rank: ("slow", each.rank, each.host) for each in slow}
+    chosen = {each.rank: ("slow", each.rank, each.host) for each in slow}
     for each in others:
-        found.setdefault(each.rank, (called.get(each.label, each.label), each.rank, each.host))
-    return tuple(found.values())
+        chosen.setdefault(each.rank, (called.get(each.label, each.label), each.rank, each.host))
+    return tuple(chosen.values())
 
 
 def _delay_and_duration(begin: float, end: float) -> tuple[int | None, int]:

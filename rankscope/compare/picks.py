@@ -69,10 +69,10 @@ class Picks:
 
     def nearby(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The iterations to look at, each with its neighbours, of those in `numbers`."""
-        there = sorted(numbers)
-        places = [there.index(each.iteration) for each in self.looks]
+        iterations = sorted(numbers)
+        places = [iterations.index(each.iteration) for each in self.looks]
         near = {place + step for place in places for step in (-1, 0, 1)}
-        return tuple(number for place, number in enumerate(there) if place in near)
+        return tuple(number for place, number in enumerate(iterations) if place in near)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -107,12 +107,12 @@ class Picks:
 def among(scores: pl.DataFrame, ranks: Container[int] | None) -> pl.DataFrame:
     """The scores of some ranks, or of all; raises `UsageError` if the run has none of them."""
     present = scores["rank"].to_list()
-    some = scores.filter([ranks is None or rank in ranks for rank in present])
-    if some.is_empty() and present:
+    selected = scores.filter([ranks is None or rank in ranks for rank in present])
+    if selected.is_empty() and present:
         raise UsageError(
             "none of the given ranks is in this run", hint=f"it holds {ranks_text(present)}"
         )
-    return some
+    return selected
 
 
 def pick(
@@ -157,9 +157,11 @@ def pick(
             f"--metric {metric}: unknown on every rank of this run",
             hint="rankscope imbalance shows which metrics there are",
         )
-    there = {*ranked["rank"].to_list()}
+    ranked_ranks = {*ranked["rank"].to_list()}
     slow = [
-        (known, when) for ranks, when in slow if (known := tuple(r for r in ranks if r in there))
+        (known, when)
+        for ranks, when in slow
+        if (known := tuple(r for r in ranks if r in ranked_ranks))
     ]
     named = tuple(dict.fromkeys(rank for ranks, _ in slow for rank in ranks))
     at_fault = {rank for ranks, _ in slow if ranks not in given_more for rank in ranks}
@@ -215,8 +217,10 @@ def _looks(
         slow, given_more: as in `pick`.
     """
     worst, typical = _moments(rows, column, {number for _, when in slow for number in when})
-    there = {*rows["iteration"]}
-    here = [(ranks, tuple(number for number in when if number in there)) for ranks, when in slow]
+    iterations = {*rows["iteration"]}
+    present = [
+        (ranks, tuple(number for number in when if number in iterations)) for ranks, when in slow
+    ]
     looks = [
         Look(
             _title(ranks, when, iteration, has_more=ranks in given_more),
@@ -224,7 +228,7 @@ def _looks(
             when,
             axes.windows(iteration),
         )
-        for (ranks, when), (_, best) in zip(slow, _where_nobody_else_is(here), strict=True)
+        for (ranks, when), (_, best) in zip(slow, _where_nobody_else_is(present), strict=True)
         if (iteration := _slowest(rows, column, ranks, best)) is not None
     ]
     if not looks:
@@ -324,13 +328,17 @@ def _labelled(
     """
     order = ranked.select("rank", column).rows()
     median = order[(len(order) - 1) // 2][1]
-    lowest, *rest = order
+    lowest, *unlabelled = order
     labelled = [("min", lowest[0])]
-    if rest:
-        highest = min(rank for rank, value in rest if value == rest[-1][1])
-        rest = [(rank, value) for rank, value in rest if rank != highest and rank not in slow_ranks]
-        if rest:
-            nearest = min(rest, key=lambda each: (abs(each[1] - median), each[0]))
+    if unlabelled:
+        highest = min(rank for rank, value in unlabelled if value == unlabelled[-1][1])
+        unlabelled = [
+            (rank, value)
+            for rank, value in unlabelled
+            if rank != highest and rank not in slow_ranks
+        ]
+        if unlabelled:
+            nearest = min(unlabelled, key=lambda each: (abs(each[1] - median), each[0]))
             labelled.append(("median", nearest[0]))
         labelled.append(("max", highest))
     named = {rank for _, rank in labelled}
@@ -389,8 +397,12 @@ class _Axes:
             length = self.lengths.get((rank, iteration)) or 0
             start = min(start, int(own["view_end_ns"][0]), end - length)
         first, begin = next(iter(self.begins)), self.begins[rank]
-        here, there = self.utc_starts.get(rank), self.utc_starts.get(first)
-        shift = None if here is None or there is None else here - there - self.begins[first]
+        own_start, first_start = self.utc_starts.get(rank), self.utc_starts.get(first)
+        shift = (
+            None
+            if own_start is None or first_start is None
+            else own_start - first_start - self.begins[first]
+        )
         return Window(
             iteration=iteration,
             start_ns=start - begin,

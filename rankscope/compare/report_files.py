@@ -37,8 +37,8 @@ def files_of(ranks: pl.DataFrame, reports: pl.DataFrame) -> dict[int, ReportFile
         ranks, reports: tables of the run.
     """
     of = ranks.select("rank", "path").join(reports.select("path", "windows"), on="path")
-    found = {}
+    files = {}
     for rank, path, windows in of.select("rank", "path", "windows").iter_rows():
         more = further(Path(path), windows)
-        found[rank] = ReportFiles((Path(path), *more), (0, *more.values()))
-    return found
+        files[rank] = ReportFiles((Path(path), *more), (0, *more.values()))
+    return files

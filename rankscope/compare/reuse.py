@@ -53,8 +53,8 @@ def waits_by_rank(scope: Scope, default: Comparison) -> pl.DataFrame | None:
     numbers = scope.selection.numbers
     if numbers == default.selection.numbers:
         return default._waits
-    every = numbers == (*common_iterations(scope.tables.iterations),)
-    return default._waits_of_all if every else None
+    all_selected = numbers == (*common_iterations(scope.tables.iterations),)
+    return default._waits_of_all if all_selected else None
 
 
 def host_clock_waits(comparison: Comparison, default: Comparison) -> Waits | None:

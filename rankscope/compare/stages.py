@@ -102,17 +102,17 @@ def _matched(
 ) -> tuple[Comparison, RunCalls | None]:
     """The clock, the iterations, the collectives and the roles; the calls if they were matched."""
     scope = scope_of(tables, options, None if reuse is None else reuse.scope.reused())
-    given = roles_by_option(scope)
-    links = [] if given is None else given.links
+    by_option = roles_by_option(scope)
+    links = [] if by_option is None else by_option.links
     if reuse is not None and not links:
         same = scope.comparable and scope.selection.numbers == reuse.selection.numbers
         began = reuse.began if same else began_apart(scope, reuse.matching.clocks)
-        return Comparison(scope, reuse.matching, given or reuse.roles, began), None
+        return Comparison(scope, reuse.matching, by_option or reuse.roles, began), None
     calls = match_calls(scope, links)  # transfers that --roles pairs change the matching
     matching = calls.matching
     if scope.matched_by == "ordinal":
         check_pairing(scope.tables.iterations, matching.clocks, scope.utc_starts)
-    roles = given or roles_by_gradients(scope, calls.matched)
+    roles = by_option or roles_by_gradients(scope, calls.matched)
     comparison = Comparison(scope, matching, roles, began_apart(scope, matching.clocks))
     give_back()
     return comparison, calls

@@ -65,8 +65,8 @@ def thread_states(
         rank, iteration, state, name, total_ns; per iteration in the order of `HostState`, largest
         names first; minor names together under an empty name. No rows where nothing is recorded.
     """
-    every = comparison.tables.read("host_states", ranks=ranks, iterations=iterations)
-    rows = every.filter(pl.col("phase").is_in([*map(str, phases)]))
+    states = comparison.tables.read("host_states", ranks=ranks, iterations=iterations)
+    rows = states.filter(pl.col("phase").is_in([*map(str, phases)]))
     cell = ["rank", "iteration"]
     order = {str(state): place for place, state in enumerate(HostState)}
     state_place = pl.col("state").replace_strict(order, default=len(order), return_dtype=pl.Int64)

@@ -114,17 +114,17 @@ def timelines(
     for file, options, own in _reports(comparison, ranks):
         detailed = _in_detail(comparison, details(file, options), own, numbers, states)
         here = pl.col("iteration").is_in(numbers)
-        whose = pl.col("rank").is_in(own)
+        of_own_ranks = pl.col("rank").is_in(own)
         frames = {
-            "windows": windows.filter(whose),
-            "collectives": calls.filter(whose),
+            "windows": windows.filter(of_own_ranks),
+            "collectives": calls.filter(of_own_ranks),
             **{name: _aligned(comparison, each.filter(here)) for name, each in detailed.items()},
         }
         yield Timeline(
             clock=comparison.clock,
             iterations=numbers,
             origin_utc_ns=together[0] if utc else None,
-            ranks=described.filter(whose),
+            ranks=described.filter(of_own_ranks),
             problems=problems,
             **{name: _since(origins, frame).sort(ORDERS[name]) for name, frame in frames.items()},
         )
@@ -139,11 +139,11 @@ def _in_detail(
 ) -> dict[str, pl.DataFrame]:
     """TIMELINE_PHASES, TIMELINE_OPERATIONS and TIMELINE_STATES of a report, on its axis."""
     shifts = comparison.scope.shifts
-    every = [(report.ranks[rank], rank, shifts.get(rank, 0)) for rank in ranks]
-    in_states = [states_of(*each, numbers, report.host_of) for each in every if states]
+    sources = [(report.ranks[rank], rank, shifts.get(rank, 0)) for rank in ranks]
+    in_states = [states_of(*each, numbers, report.host_of) for each in sources if states]
     return {
-        "phases": pl.concat(phases_of(*each) for each in every),
-        "operations": pl.concat(operations_of(*each) for each in every),
+        "phases": pl.concat(phases_of(*each) for each in sources),
+        "operations": pl.concat(operations_of(*each) for each in sources),
         "states": pl.concat([pl.DataFrame(schema=TIMELINE_STATES), *in_states]),
     }
 
@@ -263,11 +263,11 @@ def _reports(
         ReportError: a report is gone, or not the one that was ingested.
     """
     own = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
-    whose = own.group_by("path").agg(pl.col("rank").sort(), pl.col("convention").first())
-    found = []
-    for row in comparison.tables.reports.join(whose, on="path", maintain_order="left").rows(
-        named=True
-    ):
+    ranks_of_report = own.group_by("path").agg(pl.col("rank").sort(), pl.col("convention").first())
+    files = []
+    for row in comparison.tables.reports.join(
+        ranks_of_report, on="path", maintain_order="left"
+    ).rows(named=True):
         options = ShapingOptions.from_json(row["options"])
         if row["convention"] in (AUTO, WHOLE):  # taken by default
             options = replace(options, iteration=row["convention"])
@@ -275,8 +275,8 @@ def _reports(
         file = _unchanged(row, comparison.tables.database)
         if held.height == 1:  # a name alone may not tell its rank: it was compared with others
             file = replace(file, numbers=found_before(held["rank"][0], held["evidence"][0]))
-        found.append((file, options, row["rank"]))
-    return found
+        files.append((file, options, row["rank"]))
+    return files
 
 
 def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
@@ -307,8 +307,8 @@ def _windows(
     comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, ...]
 ) -> pl.DataFrame:
     """TIMELINE_WINDOWS of ranks and iterations, on the reports' axes."""
-    every = comparison.tables.read("measures", ranks=ranks, iterations=numbers)
-    known = every.drop_nulls(["window_start_ns", "iteration_ns"])
+    measures = comparison.tables.read("measures", ranks=ranks, iterations=numbers)
+    known = measures.drop_nulls(["window_start_ns", "iteration_ns"])
     start = pl.col("window_start_ns")
     spans = known.with_columns(start_ns=start, end_ns=start + pl.col("iteration_ns"))
     return conform(spans, TIMELINE_WINDOWS, drop_others=True)
@@ -328,9 +328,9 @@ def _collectives(
         .cast(key)  # type: ignore[arg-type]
     )
     own = comparison.tables.read("collectives", ranks=ranks, iterations=numbers)
-    every = own.join(known, on=COLLECTIVE_KEY, how="left")
+    labelled = own.join(known, on=COLLECTIVE_KEY, how="left")
     return conform(
-        every.with_columns(communicator=pl.coalesce("label", "communicator")),
+        labelled.with_columns(communicator=pl.coalesce("label", "communicator")),
         TIMELINE_COLLECTIVES,
         drop_others=True,
     )

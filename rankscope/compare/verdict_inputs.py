@@ -130,10 +130,10 @@ def _judged_rows(
         return rows, None
     if spans is not None:
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
-        every = rows.sort("rank")
-        outside = every.select("rank", pl.col("work_ns").fill_null(0) - work)
+        ordered = rows.sort("rank")
+        outside = ordered.select("rank", pl.col("work_ns").fill_null(0) - work)
         phases = {"other_ns": work} if without_phases else {}
-        return every.with_columns(work_ns=work, **phases), dict(outside.iter_rows())
+        return ordered.with_columns(work_ns=work, **phases), dict(outside.iter_rows())
     if not without_phases:
         return rows, None
     if rows["wait_ns"].null_count() or not rows["wait_ns"].max():
@@ -152,8 +152,8 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     if comparison.roles.source == "given" or SEND_RECEIVE not in {*operations.cast(pl.String)}:
         return frozenset()
     groups = comparison.matching.streams.group_by("group").agg(pl.col("rank").unique().sort())
-    every = comparison.tables.ranks.height
-    return frozenset(tuple(some) for some in groups["rank"].to_list() if len(some) < every)
+    rank_count = comparison.tables.ranks.height
+    return frozenset(tuple(group) for group in groups["rank"].to_list() if len(group) < rank_count)
 
 
 def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:

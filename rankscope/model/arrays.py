@@ -37,8 +37,8 @@ def taken(rows: Rows, places: NDArray[np.integer]) -> Rows:
 
 def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
     """The frame with these columns, which replace those of the same names."""
-    every = {each.name: each for each in (*frame.get_columns(), *columns)}
-    return pl.DataFrame([*every.values()])
+    series = {each.name: each for each in (*frame.get_columns(), *columns)}
+    return pl.DataFrame([*series.values()])
 
 
 def is_null(values: pl.Series) -> Flags:
@@ -93,9 +93,9 @@ def places(codes: Times) -> tuple[Times, Times]:
         different = np.unique(codes)
         place, count = np.searchsorted(different, codes), len(different)
     else:
-        there = np.zeros(codes.max(initial=0) + 1, np.bool_)
-        there[codes] = True
-        rank = np.cumsum(there)
+        used = np.zeros(codes.max(initial=0) + 1, np.bool_)
+        used[codes] = True
+        rank = np.cumsum(used)
         place, count = rank[codes] - 1, rank[-1]
     first = np.empty(count, np.int64)
     first[place[::-1]] = np.arange(len(codes))[::-1]
@@ -113,16 +113,16 @@ def numbered(codes: Times) -> tuple[Times, Times]:
 
 def summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]:
     """Equal keys become one: the keys and their sums, and the place of each former one there."""
-    place, some = places(codes(keys))
-    return taken(keys, some), added_up(sums, place, len(some)), place
+    place, first_rows = places(codes(keys))
+    return taken(keys, first_rows), added_up(sums, place, len(first_rows)), place
 
 
 def last_ends(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Equal keys become one row, with the last `end`."""
-    place, some = places(codes(rows[keys]))
-    last = np.full(len(some), np.iinfo(np.int64).min)
+    place, first_rows = places(codes(rows[keys]))
+    last = np.full(len(first_rows), np.iinfo(np.int64).min)
     np.maximum.at(last, place, rows["end"].to_numpy())
-    return with_series(taken(rows[keys], some), pl.Series("end", last))
+    return with_series(taken(rows[keys], first_rows), pl.Series("end", last))
 
 
 def added_up(sums: Times, place: Times, rows: int) -> Times:

@@ -43,9 +43,9 @@ def cells(*edges: Times) -> Times:
 
     Shape: (m + 1,) for m cells.
     """
-    every = np.sort(np.concatenate(edges), kind="stable")  # merges edges that come in order
-    fresh: Flags = np.append(True, every[1:] != every[:-1])[: len(every)]
-    return every[fresh]
+    ordered = np.sort(np.concatenate(edges), kind="stable")  # merges edges that come in order
+    fresh: Flags = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return ordered[fresh]
 
 
 def owners(points: Times, start: Times, end: Times) -> Times:
@@ -204,6 +204,6 @@ def lanes(start: Times, end: Times) -> Times:
     before = np.where(fresh, place, by_end[np.maximum(place - used, 0)])  # whose lane it takes
     while (before != before[before]).any():  # follow all chains at once, twice as far each time
         before = before[before]
-    found = np.empty_like(place)
-    found[order] = (np.cumsum(fresh) - 1)[before]
-    return found
+    lane = np.empty_like(place)
+    lane[order] = (np.cumsum(fresh) - 1)[before]
+    return lane

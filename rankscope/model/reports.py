@@ -131,12 +131,12 @@ class Hardware:
             devices: the numbers of the devices that it used.
         """
         used = {*devices}
-        found = [
+        matching = [
             gpu
             for gpu in self.gpus
             if gpu.pid in (None, pid) and (gpu.device is None or gpu.device in used)
         ]
-        return found[0] if len(used) == 1 and len(found) == 1 else None
+        return matching[0] if len(used) == 1 and len(matching) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +192,9 @@ class Trace:
 
     def states_ranks(self, processes: Iterable[int]) -> bool:
         """Whether it states the rank of each of these processes, in any one way."""
-        asked = {*processes}
+        wanted = {*processes}
         stated = (self.process_ranks, self.jax_processes, self.event_ranks)
-        return any(asked <= each.keys() for each in stated)
+        return any(wanted <= each.keys() for each in stated)
 
     @property
     def events(self) -> int:

@@ -136,14 +136,14 @@ class Verdict:
     def slow_sets(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
         """Ranks and the iterations in which they are slow: the verdict's, then the others."""
         first = (self.ranks or self.more_work_ranks, self.iterations)
-        every = (first, *((each.ranks, each.iterations) for each in self.also))
-        return tuple((ranks, iterations) for ranks, iterations in every if ranks and iterations)
+        sets = (first, *((each.ranks, each.iterations) for each in self.also))
+        return tuple((ranks, iterations) for ranks, iterations in sets if ranks and iterations)
 
     @property
     def sets_with_more_work(self) -> frozenset[tuple[int, ...]]:
         """The sets of ranks that are given more work."""
-        given = (each.ranks for each in self.also if each.kind is VerdictKind.STRUCTURAL)
-        return frozenset((self.more_work_ranks, *given))
+        others = (each.ranks for each in self.also if each.kind is VerdictKind.STRUCTURAL)
+        return frozenset((self.more_work_ranks, *others))
 
     @property
     def named(self) -> tuple[int, ...]:
@@ -162,8 +162,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """The verdict as a notebook shows it."""
-        rest = self.sentence.removeprefix(self.first_sentence).strip()
-        return inline.paragraphs(self.first_sentence, rest, f"Next: {self.next}.")
+        others = self.sentence.removeprefix(self.first_sentence).strip()
+        return inline.paragraphs(self.first_sentence, others, f"Next: {self.next}.")
 
 
 @dataclass(frozen=True, slots=True)

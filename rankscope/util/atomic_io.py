@@ -62,7 +62,7 @@ def written_whole(target: Path) -> Iterator[Path]:
         raise unwritable(target, str(error.strerror)) from error
 
 
-def take_place(made: Path, target: Path) -> None:
+def take_place(source: Path, target: Path) -> None:
     """Give a finished file its final name.
 
     Raises:
@@ -70,13 +70,13 @@ def take_place(made: Path, target: Path) -> None:
         OSError: it cannot be written there.
     """
     try:
-        os.link(made, target)
+        os.link(source, target)
     except FileExistsError:
         raise
     except OSError as error:  # a file system without links
         if target.exists():
             raise FileExistsError(target) from error
-        made.rename(target)
+        source.rename(target)
 
 
 def _meant(target: Path) -> Path:

@@ -90,6 +90,6 @@ def run_bounded(
 
 def _keep_end(stream: IO[bytes], kept: bytearray) -> None:
     with stream:
-        while some := stream.read1(KEPT_BYTES):  # type: ignore[attr-defined]
-            kept += some
+        while chunk := stream.read1(KEPT_BYTES):  # type: ignore[attr-defined]
+            kept += chunk
             del kept[:-KEPT_BYTES]

@@ -67,12 +67,12 @@ def reach(position: int) -> None:
 
 def read_so_far(folder: Path) -> dict[str, int]:
     """Report → bytes that were read of it, of the reports in progress."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for entry in os.scandir(folder):
         count, _, report = Path(entry).read_text("utf-8", "surrogateescape").partition(" ")
         if report and count.isdecimal():
-            found[report] = int(count)
-    return found
+            counts[report] = int(count)
+    return counts
 
 
 def _tell() -> None:

@@ -23,7 +23,7 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
     Raises:
         UsageError: not a list of numbers and ranges.
     """
-    found: dict[int, None] = {}
+    ranks: dict[int, None] = {}
     try:
         for item in text.split(","):
             begin, colon, end = item.partition(":")
@@ -34,15 +34,15 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
                     f"{option} {text[:LONGEST]!r} names ranks above {MOST_RANKS}",
                     hint=f"for example {option} 0,7,100:120",
                 )
-            found |= dict.fromkeys(range(first, last))
-        if not found:
+            ranks |= dict.fromkeys(range(first, last))
+        if not ranks:
             raise ValueError(text)
     except ValueError as error:
         raise UsageError(
             f"{option} {text[:LONGEST]!r} is not a list of ranks",
             hint=f"for example {option} 0,7,100:120",
         ) from error
-    return [*found]
+    return [*ranks]
 
 
 def few(numbers: Iterable[int], what: str) -> list[int]:
@@ -55,13 +55,13 @@ def few(numbers: Iterable[int], what: str) -> list[int]:
     Raises:
         UsageError: there are more than `MOST_RANKS`, or one is larger than `LARGEST`.
     """
-    found = [*islice(numbers, MOST_RANKS + 1)]
-    if len(found) > MOST_RANKS:
+    first_numbers = [*islice(numbers, MOST_RANKS + 1)]
+    if len(first_numbers) > MOST_RANKS:
         raise UsageError(
             f"more than {MOST_RANKS} {what}s are named", hint=f"no run has as many {what}s"
         )
-    if wrong := [each for each in found if not abs(each) <= LARGEST]:
+    if wrong := [each for each in first_numbers if not abs(each) <= LARGEST]:
         raise UsageError(
             f"{what} {str(wrong[0])[:LONGEST]} is too large", hint=f"name {what}s of the run"
         )
-    return found
+    return first_numbers

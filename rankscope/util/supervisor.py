@@ -74,7 +74,7 @@ def _kill_children() -> None:
 
 def _children() -> list[int]:
     """The processes whose parent is this one, except those that ended and are not waited for."""
-    own, found = str(os.getpid()), []
+    own, children = str(os.getpid()), []
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
@@ -83,8 +83,8 @@ def _children() -> list[int]:
             except (OSError, ValueError):  # it has ended
                 continue
             if parent == own and state not in "ZX":
-                found.append(int(name))
-    return found
+                children.append(int(name))
+    return children
 
 
 if __name__ == "__main__":

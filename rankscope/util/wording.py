@@ -43,14 +43,14 @@ def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
 
 def listed(numbers: Iterable[int], most: int = 8) -> str:
     """`1, 2, 3, …`."""
-    every = list(numbers)
-    return ", ".join(map(str, every[:most])) + (", …" if len(every) > most else "")
+    shown = list(numbers)
+    return ", ".join(map(str, shown[:most])) + (", …" if len(shown) > most else "")
 
 
 def and_more(texts: Sequence[str], most: int, between: str = ", ") -> str:
     """`a, b and 4 more`; between `; ` it is `a; b; and 4 more`."""
-    rest, end = len(texts) - most, between.rstrip(", ")
-    return between.join(texts[:most]) + (f"{end} and {rest} more" if rest > 0 else "")
+    left, end = len(texts) - most, between.rstrip(", ")
+    return between.join(texts[:most]) + (f"{end} and {left} more" if left > 0 else "")
 
 
 def percent(share: float | None) -> str:

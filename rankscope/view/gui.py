@@ -126,10 +126,10 @@ def gui_takes_views() -> bool:
     The version is found in the path or the text of the launcher, else it is that of the nsys on
     the PATH.
     """
-    found = shutil.which(_gui_name())
-    if found is None:
+    launcher_path = shutil.which(_gui_name())
+    if launcher_path is None:
         return False
-    launcher = Path(found).resolve()
+    launcher = Path(launcher_path).resolve()
     text = str(launcher)
     try:
         text += launcher.read_bytes()[:LAUNCHER_BYTES].decode("utf-8", "replace")
@@ -149,10 +149,10 @@ def _gui_name() -> str:
 
 
 def _gui() -> str:
-    found = shutil.which(_gui_name())
-    if found is None:
+    path = shutil.which(_gui_name())
+    if path is None:
         raise ToolError(
             f"{_gui_name()}: the GUI is not found",
             hint="set RANKSCOPE_NSYS_UI to its command, or use --copy-to DIR and another machine",
         )
-    return found
+    return path

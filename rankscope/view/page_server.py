@@ -167,8 +167,8 @@ class RunAnswers:
     def states(self, iter_range: str, rank: str, iteration: str) -> Document:
         """States of the training thread in a cell: `states`, null if nothing is recorded."""
         cell = {"rank": [_whole(rank, "rank")], "iteration": [_whole(iteration, "iteration")]}
-        found = cell_states(self.comparison(iter_range), pl.DataFrame(cell))
-        return safe({"states": next(iter(found.values()), None)})
+        states_of = cell_states(self.comparison(iter_range), pl.DataFrame(cell))
+        return safe({"states": next(iter(states_of.values()), None)})
 
     def opened(self, iter_range: str, ranks: str) -> Document:
         """Open the reports of ranks in the GUI on this machine: `opened`, a clause.
@@ -322,9 +322,9 @@ class _Handler(RequestHandler):
     def prepare(self) -> None:
         """Refuse foreign names of this machine and addresses without the token."""
         host = self.request.host_name
-        given = str(self.path_args[0]) if self.path_args else ""
+        token = str(self.path_args[0]) if self.path_args else ""
         named = "Host" in self.request.headers and host in (LOOPBACK, "localhost")
-        if not named or not hmac.compare_digest(given.encode(), self._token.encode()):
+        if not named or not hmac.compare_digest(token.encode(), self._token.encode()):
             self.set_status(404)
             self.finish()
         elif self.request.method == "POST" and self._is_foreign():

@@ -151,7 +151,7 @@ class Watcher:
             for window in self._windows:
                 window.write_note()
             taken = self._take_in(arrived.complete, problems, once)
-            found, waiting = self._compared(growing > 0, problems)
+            announced, waiting = self._compared(growing > 0, problems)
         except DatabaseError as error:
             if once or IN_USE not in error.message:
                 raise
@@ -160,7 +160,7 @@ class Watcher:
             self._busy = True
             return Poll((), tuple(problems), 0, growing, ())
         self._busy = False
-        return Poll(tuple(found), tuple(problems), taken, growing, tuple(waiting))
+        return Poll(tuple(announced), tuple(problems), taken, growing, tuple(waiting))
 
     def announced(self, announcement: Announcement) -> None:
         """Note that a verdict was announced, so that it is not announced again.
@@ -250,7 +250,7 @@ class Watcher:
         self, growing: bool, problems: list[RunWarning]
     ) -> tuple[list[Announcement], list[str]]:
         """Verdicts to announce, and the windows that wait for more reports, in words."""
-        found: list[Announcement] = []
+        announced: list[Announcement] = []
         waiting: list[str] = []
         previous: VerdictKey | None = None  # of the window before
         for window in self._windows:
@@ -262,11 +262,11 @@ class Watcher:
                 self._judged[window.number] = window.reports
                 announcement = self._judged_window(window, previous, problems)
                 if announcement is not None:
-                    found.append(announcement)
+                    announced.append(announcement)
                     previous = VerdictKey.of(announcement.comparison.verdict)
                     continue
             previous = last.essence if last else previous
-        return found, waiting
+        return announced, waiting
 
     def _judged_window(
         self, window: Window, previous: VerdictKey | None, problems: list[RunWarning]
@@ -311,7 +311,7 @@ def _unusable(message: str) -> RunWarning:
 
 
 def _progress(window: Window) -> str:
-    there = counted(len(window.ranks), "rank")
+    present = counted(len(window.ranks), "rank")
     if window.world_size is not None:
-        there = f"{len(window.ranks)} of {counted(window.world_size, 'rank')}"
-    return f"window {window.number} has {there}: its verdict waits for more"
+        present = f"{len(window.ranks)} of {counted(window.world_size, 'rank')}"
+    return f"window {window.number} has {present}: its verdict waits for more"

@@ -193,11 +193,11 @@ class Windows:
         Raises:
             DatabaseError: one cannot be read, or another process writes it.
         """
-        there = self._databases()
-        gone = {number for number in self._windows if number not in there}
+        databases = self._databases()
+        gone = {number for number in self._windows if number not in databases}
         for number in gone:
             del self._windows[number]
-        for number, path in there.items():
+        for number, path in databases.items():
             self._windows.setdefault(number, Window(number, path)).load(self._shaping)
         return not gone
 
@@ -215,15 +215,15 @@ class Windows:
         Copies of captures that a window has already are left out. Call `read_again` once the
         reports were taken in, or could not be.
         """
-        found: dict[int, list[ReportFile]] = {}
+        files_of: dict[int, list[ReportFile]] = {}
         for file, capture in sorted(reports, key=_in_time):
             if any(window.holds_copy(capture) for window in self):
                 continue
             new = Taken(capture, file.modified_ns)
             window = self._window_of(new)
             window.taken[capture.path] = new
-            found.setdefault(window.number, []).append(file)
-        return [(self._windows[number], found[number]) for number in sorted(found)]
+            files_of.setdefault(window.number, []).append(file)
+        return [(self._windows[number], files_of[number]) for number in sorted(files_of)]
 
     def read_again(self, windows: Iterable[Window]) -> None:
         """Read windows from their databases; those that have none are forgotten.
@@ -247,18 +247,18 @@ class Windows:
             return min(fitting, key=lambda each: (each.distance_ns(new), -each.number))
         number = max(self._windows, default=0) + 1
         path = self._db if number == 1 else self._db.with_stem(f"{self._db.stem}-{number}")
-        made = Window(number, path)
-        self._windows[number] = made
-        return made
+        window = Window(number, path)
+        self._windows[number] = window
+        return window
 
     def _databases(self) -> dict[int, Path]:
         """The number of each window whose database exists, and the database."""
         own = re.compile(rf"{re.escape(self._db.stem)}-([1-9]\d*){re.escape(self._db.suffix)}")
-        found = {1: self._db} if exists(self._db) else {}
+        databases = {1: self._db} if exists(self._db) else {}
         for path in self._db.parent.iterdir():
             if match := own.fullmatch(path.name):
-                found.setdefault(int(match[1]), path)
-        return found
+                databases.setdefault(int(match[1]), path)
+        return databases
 
 
 def _in_time(report: tuple[ReportFile, Capture]) -> tuple[int, Path]:

@@ -189,12 +189,12 @@ def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shi
     *before, after = (each[name] for each in values)
     if len(before) > 1:
         return shift_from_baseline(before, after, statistic)
-    found = shift((before[0], after), statistic)
+    step = shift((before[0], after), statistic)
     if name != "iteration":
-        return found
+        return step
     # All ranks' iterations are one: the noise of the slowest's work is that of each.
     old, new = values
-    return found.in_step(noise_of_slowest((old["work"], new["work"]), statistic))
+    return step.in_step(noise_of_slowest((old["work"], new["work"]), statistic))
 
 
 def _if_at_least(least: float, change: Change) -> Change:
@@ -211,8 +211,8 @@ def largest_first(change: Change) -> tuple[bool, str, float]:
 
 def _unlike(signs: tuple[str, ...]) -> str:
     """The signs of different jobs in words: one alone may be a change of the job."""
-    every = "; ".join(signs)
-    return f"these look like different jobs: {every}" if len(signs) > 1 else f"one job? {every}"
+    listed = "; ".join(signs)
+    return f"these look like different jobs: {listed}" if len(signs) > 1 else f"one job? {listed}"
 
 
 def _sentence(whole: Change, single: list[Change]) -> str:
@@ -256,9 +256,9 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
         if each.metric not in ("iteration", "work"):
             alike.setdefault(each.metric, []).append(each)
     named = [
-        f"{ranks_text(each.rank for each in some if each.rank is not None)} {metric} "
-        f"{'up to ' * (len(some) > 1)}{amount(_amount(some[0]), METRICS[metric].unit)}"
-        for metric, some in alike.items()
+        f"{ranks_text(each.rank for each in changes if each.rank is not None)} {metric} "
+        f"{'up to ' * (len(changes) > 1)}{amount(_amount(changes[0]), METRICS[metric].unit)}"
+        for metric, changes in alike.items()
     ]
     more = f" and {counted(len(named) - MOST_NAMED, 'more metric')}" * (len(named) > MOST_NAMED)
     return ", ".join(named[:MOST_NAMED]) + more

@@ -108,5 +108,5 @@ def quantile(share: float, freedom: int) -> float:
     # Of t = sqrt(freedom) * tan(angle), the angle's density is cos(angle) ** (freedom - 1).
     angle = np.linspace(-np.pi / 2, np.pi / 2, 200_001)
     below = np.cumsum(np.cos(angle) ** (freedom - 1))
-    found = float(np.interp(share, below / below[-1], angle))
-    return float(np.sqrt(freedom) * np.tan(found))
+    angle_at_share = float(np.interp(share, below / below[-1], angle))
+    return float(np.sqrt(freedom) * np.tan(angle_at_share))

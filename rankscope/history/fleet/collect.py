@@ -41,28 +41,28 @@ class Collected:
     problems: tuple[RunWarning, ...] = ()
 
 
-def databases(given: Sequence[str]) -> list[Path]:
+def databases(texts: Sequence[str]) -> list[Path]:
     """The databases that paths, folders (searched recursively) and glob patterns name.
 
     Raises:
         UsageError: a path names none.
     """
-    found: dict[Path, None] = {}
-    for text in given:
+    paths: dict[Path, None] = {}
+    for text in texts:
         path = Path(text)
         if path.is_dir():
-            there = sorted(path.rglob("*.duckdb"))
+            matches = sorted(path.rglob("*.duckdb"))
         elif path.exists():
-            there = [path]
+            matches = [path]
         else:
-            there = sorted(Path(each) for each in glob(text, recursive=True))
-        if not there:
+            matches = sorted(Path(each) for each in glob(text, recursive=True))
+        if not matches:
             raise UsageError(
                 f"{text}: no such database, and no folder with some",
                 hint="name databases that `rankscope ingest --db FILE` made, or their folder",
             )
-        found |= dict.fromkeys(there)
-    return [*found]
+        paths |= dict.fromkeys(matches)
+    return [*paths]
 
 
 def collect(paths: Sequence[Path]) -> Collected:
@@ -74,12 +74,12 @@ def collect(paths: Sequence[Path]) -> Collected:
     with ThreadPoolExecutor(THREADS) as pool:
         results = [*pool.map(_tried, paths)]
     failed = [(path, each) for path, each in results if isinstance(each, RankscopeError)]
-    found = [each for _, each in results if isinstance(each, RunEvidence)]
-    if failed and not found:
+    usable = [each for _, each in results if isinstance(each, RunEvidence)]
+    if failed and not usable:
         raise failed[0][1]
     problems = [] if not failed else [_left_out(failed)]
-    runs = pl.concat([RUNS.to_frame(), *(each.run for each in found)])
-    ranks = pl.concat([EVIDENCE.to_frame(), *(each.ranks for each in found)])
+    runs = pl.concat([RUNS.to_frame(), *(each.run for each in usable)])
+    ranks = pl.concat([EVIDENCE.to_frame(), *(each.ranks for each in usable)])
     return merged(runs, ranks, problems)
 
 
@@ -131,15 +131,17 @@ def evidence_of(path: Path) -> RunEvidence:
         reports, ranks = tables.reports, tables.ranks
         if ranks.is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-        found = cached_answers(tables, database.comparison_table("answers"))
+        cached = cached_answers(tables, database.comparison_table("answers"))
         db = str(path)
-        if found is not None:
-            numbers, blind = found.scope.selection.numbers, found.scope.blind_ranks
-            return evidence(db, reports, ranks, found.verdict, found.roles, len(numbers), blind)
+        if cached is not None:
+            numbers, blind = cached.scope.selection.numbers, cached.scope.blind_ranks
+            return evidence(db, reports, ranks, cached.verdict, cached.roles, len(numbers), blind)
         log.info("%s: its ranks are compared: ingest caches the answer", path)
-        made = compare(tables, Options(), until=Stage.VERDICT)
-    numbers, blind = made.selection.numbers, made.scope.blind_ranks
-    return evidence(db, reports, ranks, made.verdict, made.roles.of, len(numbers), blind)
+        comparison = compare(tables, Options(), until=Stage.VERDICT)
+    numbers, blind = comparison.selection.numbers, comparison.scope.blind_ranks
+    return evidence(
+        db, reports, ranks, comparison.verdict, comparison.roles.of, len(numbers), blind
+    )
 
 
 def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:

@@ -68,8 +68,8 @@ def fleet_of(collected: Collected) -> Fleet:
     """
     runs = collected.runs
     rows = appearances(runs, collected.evidence)
-    found = judged(rows)
-    table = _hardware(runs, rows, found.pieces, found.suspects)
+    judgement = judged(rows)
+    table = _hardware(runs, rows, judgement.pieces, judgement.suspects)
     suspects = tuple(
         Suspect(**{name: row[name] for name in Suspect.__slots__})
         for row in table.filter("suspect").iter_rows(named=True)
@@ -171,12 +171,12 @@ def _of_suspects(
         slots: host → its slot that is suspected.
         starts: run → its start, ns.
     """
-    found: list[dict[str, object]] = []
+    suspected: list[dict[str, object]] = []
     for kind, id_ in suspects:
         own = rows.filter(kind=kind, id=id_)
         in_time = own["run"].replace_strict(starts, return_dtype=pl.Int64).is_not_null().all()
         has_slot = kind == "host" and id_ in slots
-        found.append(
+        suspected.append(
             {
                 "kind": kind,
                 "id": id_,
@@ -185,7 +185,7 @@ def _of_suspects(
                 "follows": "slot" if has_slot else follows(own, rows),
             }
         )
-    return pl.DataFrame(found, schema={name: HARDWARE[name] for name in (*KEY, *SUSPECTS_ONLY)})
+    return pl.DataFrame(suspected, schema={name: HARDWARE[name] for name in (*KEY, *SUSPECTS_ONLY)})
 
 
 PARTS = 2**30

@@ -129,9 +129,9 @@ def judged(appearances: pl.DataFrame) -> Judged:
     ]
     explained = _explained(hardware, gpus, slots, adapters)
     hosts = _beyond_chance(_odds(explained)).filter(kind="host")["id"].to_list()
-    found = [("gpu", each) for each in gpus] + [("nic", each) for each in adapters]
-    found += [("slot", each) for each in slots] + [("host", each) for each in hosts]
-    return Judged(odds, tuple(found))
+    suspects = [("gpu", each) for each in gpus] + [("nic", each) for each in adapters]
+    suspects += [("slot", each) for each in slots] + [("host", each) for each in hosts]
+    return Judged(odds, tuple(suspects))
 
 
 def _odds(rows: pl.DataFrame) -> pl.DataFrame:
@@ -173,9 +173,9 @@ def _without_work_of_ranks(rows: pl.DataFrame) -> pl.DataFrame:
         return rows
     busy = ranks.filter(pl.col("id").is_in(odds["id"].implode()))
     per_host = busy.group_by("rank", "host").agg(pl.len().alias("runs"), pl.col("guilty").sum())
-    every = pl.col("runs", "guilty").sum().over("rank") - pl.col("runs", "guilty")
+    of_other_hosts = pl.col("runs", "guilty").sum().over("rank") - pl.col("runs", "guilty")
     usual = (
-        per_host.with_columns(every.name.prefix("other_"))
+        per_host.with_columns(of_other_hosts.name.prefix("other_"))
         .filter(pl.col("other_runs") >= LEAST_OTHERS)
         .select("rank", "host", usual=pl.col("other_guilty") / pl.col("other_runs"))
         .join(busy.select("run", "rank", "host"), on=["rank", "host"])
@@ -203,8 +203,8 @@ def _changed_slots(rows: pl.DataFrame) -> pl.Series:
 def _slot_beyond_gpus(slot: str, rows: pl.DataFrame, odds: pl.DataFrame) -> bool:
     """Whether guilt stayed in a slot, rather than with one of the GPUs that were in it."""
     [own] = odds.filter(kind="slot", id=slot)["p"]
-    there = rows.filter(kind="gpu").filter(slot == SLOT)
-    rivals = odds.filter(kind="gpu").filter(pl.col("id").is_in(there["id"].implode()))
+    in_slot = rows.filter(kind="gpu").filter(slot == SLOT)
+    rivals = odds.filter(kind="gpu").filter(pl.col("id").is_in(in_slot["id"].implode()))
     return bool(own < (rivals["p"].min() or 0.0)) if rivals.height else True
 
 
