@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from codecs import BOM_UTF8
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,70 @@ def test_numbers_that_no_rank_shares(tmp_path: Path, cli: Cli, at_once: bool) ->
     else:
         with pytest.raises(ReportError, match="share no step"):
             run.compare()
+
+
+def counted_from(start: int, *ranks: int, since: int = 0) -> Edit:
+    """An edit: these ranks count their steps from another number, since a step."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            name, _, number = each["name"].partition("#")
+            if rank in ranks and name == "ProfilerStep" and int(number) >= since:
+                each["name"] = f"ProfilerStep#{int(number) + start}"
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("steps", "start", "ranks", "clocks_s"),
+    mostly_slow(
+        [(12, 1, (1,), 0), (24, 1, (1,), 7), (6, 1, (0,), 0), (12, 5, (3,), 0), (12, 1, (0, 1), 0)]
+    ),
+)
+def test_a_rank_that_counts_its_steps_from_another_number(
+    tmp_path: Path, steps: int, start: int, ranks: tuple[int, ...], clocks_s: int
+) -> None:
+    """The lengths of the steps tell, whatever the clocks; with few steps the clocks must agree."""
+
+    def otherwise(rank: int, trace: dict[str, Any]) -> None:
+        counted_from(start, *ranks)(rank, trace)
+        trace["baseTimeNanoseconds"] += rank * clocks_s * 10**9
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=steps), otherwise))
+    first = start if len(ranks) == 2 else 0  # two of four: the numbers of rank 0 count
+    assert run.compare().facts.iterations == tuple(range(max(first, 1), steps + first))
+    assert codes(run)["windows-shifted"].startswith("ranks count their steps from different")
+    assert_slow(run)
+    timeline = run.timeline([*ranks], [steps - 1])
+    assert {*timeline.collectives["iteration"]} == {steps - 1}
+
+
+def test_a_clock_that_is_off_by_a_step_is_no_other_number(tmp_path: Path) -> None:
+    """Lengths of steps agree at the recorded numbers; where they tell nothing, that is said."""
+    draw = random.Random(0)
+
+    def late(rank: int, trace: dict[str, Any]) -> None:
+        trace["baseTimeNanoseconds"] += 23_511_000 if rank == 1 else 0
+
+    def unsteady(rank: int, trace: dict[str, Any]) -> None:
+        late(rank, trace)
+        for each in kernels(trace) if rank == 1 else ():
+            if "Seq" in each["args"]:
+                each["dur"] = round(each["dur"] + draw.uniform(0, 400), 3)
+
+    assert not {"windows-shifted", "steps-doubtful"} & {
+        *codes(read(write(tmp_path / "a", PLAIN, late)))
+    }
+    said = codes(read(write(tmp_path / "b", PLAIN, unsteady)))
+    assert "windows-shifted" not in said
+    assert "rank 1 had other steps" in said["steps-doubtful"]
+
+
+def test_numbers_that_skip_one_on_a_rank_pair_nothing(tmp_path: Path) -> None:
+    job = replace(PLAIN, steps=24)
+    run = read(write(tmp_path / "job", job, counted_from(1, 1, since=9)))
+    assert "different steps on rank 1" in codes(run)["capture-whole"]
+    assert run.compare().verdict.ranks == (2,)
 
 
 @pytest.mark.slow

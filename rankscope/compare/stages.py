@@ -32,6 +32,7 @@ from rankscope.match.communication import (
 )
 from rankscope.match.iteration_matching import check_pairing
 from rankscope.match.selection import scope_of
+from rankscope.match.step_numbers import numbers_by_ends
 from rankscope.match.wait_sums import Waits
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
@@ -112,6 +113,10 @@ def _matched(
     matching = calls.matching
     if scope.matched_by == "ordinal":
         check_pairing(scope.tables.iterations, matching.clocks, scope.utc_starts)
+    elif reuse is None and any(shifted := numbers_by_ends(scope, calls.matched)):
+        scope = scope_of(tables, options, shifted=shifted)
+        calls = match_calls(scope, links)
+        matching = calls.matching
     roles = by_option or roles_by_gradients(scope, calls.matched)
     comparison = Comparison(scope, matching, roles, began_apart(scope, matching.clocks))
     give_back()

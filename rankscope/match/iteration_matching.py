@@ -104,7 +104,7 @@ def pair_iterations(
             if fits[0] and {fits[0] - 1, fits[0] + 1} & {*fits}:
                 raise _unpaired(rank, reference, "match at several shifts, but not at 0")
         shift_of[rank] = fits[0] if sharpest is None else sharpest
-        if _of_other_steps(own.ends, other.ends, shift_of[rank]):
+        if of_other_steps(own.ends, other.ends, shift_of[rank]):
             raise _unpaired(rank, reference, "end in different iterations")
     lowest = min(shift_of.values())
     shifts = {rank: shift - lowest for rank, shift in shift_of.items() if shift != lowest}
@@ -346,7 +346,7 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
     high = min(len(reference) - least, FURTHEST)
     scores = {}
     for shift in range(low, high + 1):
-        own_part, other_part = _overlapping(own, reference, shift)
+        own_part, other_part = overlapping(own, reference, shift)
         compared = (own_part != CUT) & (other_part != CUT)
         count = np.count_nonzero(compared)
         odd = np.count_nonzero(compared & (own_part != other_part))
@@ -355,18 +355,18 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
     return sorted(scores, key=lambda shift: (-scores[shift], abs(shift)))
 
 
-def _overlapping(own: Times, reference: Times, shift: int) -> tuple[Times, Times]:
-    """The ends of the iterations that a shift pairs."""
+def overlapping(own: Times, reference: Times, shift: int) -> tuple[Times, Times]:
+    """The iterations of two ranks that a shift pairs."""
     first, last = max(0, -shift), min(len(own), len(reference) - shift)
     return own[first:last], reference[first + shift : last + shift]
 
 
-def _of_other_steps(own: Times, reference: Times, shift: int) -> bool:
+def of_other_steps(own: Times, reference: Times, shift: int) -> bool:
     """Whether the collectives of paired iterations end so far apart that they are not the same.
 
-    A rank that was preempted leaves a few of them late.
+    A rank that was preempted leaves a few of them late. Ends are -1 where unknown.
     """
-    own_ends, other_ends = _overlapping(own, reference, shift)
+    own_ends, other_ends = overlapping(own, reference, shift)
     known = np.flatnonzero((own_ends >= 0) & (other_ends >= 0))
     if len(known) < LEAST_OVERLAP:
         return False
@@ -382,7 +382,7 @@ def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
     """The shift at which the ends clearly agree best; None where no shift stands out."""
     spreads: dict[int, int] = {}
     for shift in fits:
-        own_ends, other_ends = _overlapping(own, reference, shift)
+        own_ends, other_ends = overlapping(own, reference, shift)
         both = (own_ends >= 0) & (other_ends >= 0)
         if np.count_nonzero(both) >= LEAST_OVERLAP:
             # Few steps can agree by chance: the fewer overlap, the better they must agree.

@@ -109,13 +109,19 @@ class Scope:
         )
 
 
-def scope_of(tables: RunTables, options: Options, reuse: ReusedScope | None = None) -> Scope:
+def scope_of(
+    tables: RunTables,
+    options: Options,
+    reuse: ReusedScope | None = None,
+    shifted: tuple[dict[int, int], list[RunWarning]] | None = None,
+) -> Scope:
     """The ranks, the clock and the iterations that `options` select.
 
     Args:
         tables: the run as its reports number it.
         options: how to compare.
         reuse: what is known from comparing with the default options.
+        shifted: rank → how far its numbers are to be shifted, and warnings; if that is known.
 
     Raises:
         UsageError: an unknown clock, or one without times.
@@ -126,6 +132,8 @@ def scope_of(tables: RunTables, options: Options, reuse: ReusedScope | None = No
     counted = tables.ranks.filter(~pl.col("numbered"))["rank"].to_list()
     if reuse is not None:
         shifts, warnings = reuse.shifts, reuse.shift_warnings
+    elif shifted is not None:
+        shifts, warnings = shifted[0], tuple(shifted[1])
     elif counted:
         shifts, doubts = pair_iterations(tables.iterations, tables.collectives, utc_starts, counted)
         warnings = tuple(doubts)
