@@ -1,21 +1,5 @@
 """Every error rankscope raises on purpose.
 
-    RankscopeError
-    ├── UsageError              an option or argument that cannot be meant as written
-    ├── ReportError             a report, or a set of reports, that cannot be used
-    │   ├── UnreadableReport    not a report, empty, truncated, damaged
-    │   ├── NoIterations        nothing in the report is named like an iteration
-    │   │   └── UnlikeOthers    most reports of the run name theirs
-    │   ├── UnknownRank         no evidence of a report's rank
-    │   ├── RankConflict        two claims to one rank, or evidence that contradicts itself
-    │   ├── Unpaired            iterations without numbers fit nowhere
-    │   ├── ForeignRun          a report of another job than the database holds
-    │   │   └── SeveralRuns     reports of several jobs
-    │   └── ReportBug           rankscope itself failed on one report
-    ├── DatabaseError           the database is missing, locked, damaged or of another version
-    │   └── DatabaseChanged     somebody wrote to it after it was opened
-    └── ToolError               an outside program is missing or failed
-
 Each carries a one-line message that names the file or option, and a one-line hint that says what
 to do. Anything else that escapes from rankscope is a bug.
 """

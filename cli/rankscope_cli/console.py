@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal, TextIO
 if TYPE_CHECKING:
     import logging
 
+    from msgspec import Struct
+
     from rankscope.api import Run
     from rankscope.model.reports import ReportFile, RunWarning
     from rankscope.output.table_layout import Table
@@ -52,6 +54,13 @@ def write(text: str, at_once: bool = False) -> None:
     print(text, flush=at_once)
 
 
+def write_document(document: Struct) -> None:
+    """Print a JSON document."""
+    from rankscope.output.documents.common import dumps
+
+    write(dumps(document))
+
+
 def prose(text: str) -> None:
     """Print a sentence, folded to the width of the terminal."""
     for line in _folded(text, sys.stdout):
@@ -65,6 +74,7 @@ class _Output:
     json_command: str | None = None  # with --format json: the command
     written = False
     lines = 0  # of prose so far
+    log_handler: logging.Handler | None = None
 
 
 def note_command(arguments: Sequence[str]) -> None:
@@ -161,32 +171,6 @@ def start_log() -> None:
     """Print the library's log records from level INFO on to stderr, until `stop_log`."""
     import logging
 
-    logger = logging.getLogger(LOGGER)
-    if _log_handler(logger) is None:
-        logger.addHandler(_new_log_handler())
-        logger.setLevel(logging.INFO)
-
-
-def stop_log() -> None:
-    """Undo `start_log`."""
-    logging = sys.modules.get("logging")
-    if logging is None:
-        return
-    logger = logging.getLogger(LOGGER)
-    handler = _log_handler(logger)
-    if handler is not None:
-        logger.removeHandler(handler)
-        logger.setLevel(logging.NOTSET)
-
-
-def _log_handler(logger: logging.Logger) -> logging.Handler | None:
-    """The handler that `start_log` added."""
-    return next((each for each in logger.handlers if each.get_name() == __name__), None)
-
-
-def _new_log_handler() -> logging.Handler:
-    import logging
-
     class StderrHandler(logging.Handler):
         """Prints records as lines `rankscope: …`."""
 
@@ -196,9 +180,20 @@ def _new_log_handler() -> logging.Handler:
             except Exception:  # as the handlers of the standard library
                 self.handleError(record)
 
-    handler = StderrHandler()
-    handler.set_name(__name__)
-    return handler
+    stop_log()
+    _Output.log_handler = StderrHandler()
+    logger = logging.getLogger(LOGGER)
+    logger.addHandler(_Output.log_handler)
+    logger.setLevel(logging.INFO)
+
+
+def stop_log() -> None:
+    """Undo `start_log`."""
+    handler, _Output.log_handler = _Output.log_handler, None
+    if handler is not None:
+        logger = sys.modules["logging"].getLogger(LOGGER)
+        logger.removeHandler(handler)
+        logger.setLevel("NOTSET")
 
 
 def show(table: Table, show_all: bool = False) -> None:

@@ -150,36 +150,35 @@ Verbose = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-MetricsOption = Annotated[
-    list[str] | None,
-    typer.Option(
+
+
+def _metric_option(meaning: str) -> Any:
+    return typer.Option(
         "--metric",
         metavar="NAME",
-        help="Compare only this metric, for example load, work or time_to_all_reduce "
-        "(repeatable). Default: all.",
+        help=meaning,
         autocompletion=_metrics,
         rich_help_panel=CHOICE,
+    )
+
+
+MetricsOption = Annotated[
+    list[str] | None,
+    _metric_option(
+        "Compare only this metric, for example load, work or time_to_all_reduce (repeatable). "
+        "Default: all."
     ),
 ]
 PickMetric = Annotated[
     str | None,
-    typer.Option(
-        "--metric",
-        metavar="NAME",
-        help="Metric that picks the ranks. Default: time_to_all_reduce, or work if it is unknown.",
-        autocompletion=_metrics,
-        rich_help_panel=CHOICE,
+    _metric_option(
+        "Metric that picks the ranks. Default: time_to_all_reduce, or work if it is unknown."
     ),
 ]
 DrawnMetric = Annotated[
     str | None,
-    typer.Option(
-        "--metric",
-        metavar="NAME",
-        help="Metric of a heat map (default: work), or metric that picks the ranks of the other "
-        "kinds.",
-        autocompletion=_metrics,
-        rich_help_panel=CHOICE,
+    _metric_option(
+        "Metric of a heat map (default: work), or metric that picks the ranks of the other kinds."
     ),
 ]
 RunOption = Annotated[

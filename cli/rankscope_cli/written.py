@@ -40,14 +40,14 @@ class Written:
         """Print it, and the warnings about the comparison that it shows."""
         import polars as pl
 
-        from rankscope.output.documents.common import dumps
         from rankscope.output.documents.written import written
         from rankscope.output.frame_table import frame_text
         from rankscope.output.text_tables import run_line
 
         if output is Format.JSON:
-            document = written(self.shape, run.db, comparison, self.problems, **self.facts)
-            console.write(dumps(document))
+            console.write_document(
+                written(self.shape, run.db, comparison, self.problems, **self.facts)
+            )
             return
         console.warn_of_run(run, [*comparison.warnings, *self.problems], quiet, verbose)
         if output is Format.TABLE:

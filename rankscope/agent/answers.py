@@ -27,7 +27,6 @@ from rankscope.output.documents import imbalance as imbalance_document
 from rankscope.output.documents import pick_reports as picks_document
 from rankscope.output.documents import reports as report_documents
 from rankscope.output.documents import timeline as timeline_document
-from rankscope.output.documents.common import run_of
 from rankscope.output.nsys_view import open_command
 from rankscope.sources.moved import located
 
@@ -65,16 +64,11 @@ class Answers:
             started=started,
             progress=done,
         )
-        comparison = run.compare(until=Stage.MATCH)
         did = run.ingested
         assert did is not None
-        return report_documents.ingest(
-            run_of(run.db, comparison.facts if comparison.comparable else None),
-            comparison.warnings,
-            sorted(did.outcomes, key=lambda each: each.status != "skipped"),
-            did.seconds,
-            did.events,
-        )
+        outcomes = sorted(did.outcomes, key=lambda each: each.status != "skipped")
+        matched = run.compare(until=Stage.MATCH)
+        return report_documents.ingest(run.db, matched, outcomes, did.seconds, did.events)
 
     def imbalance(self, question: questions.Imbalance, _: Progress) -> imbalance_document.Imbalance:
         """The verdict; of ranks, the named ones come first, then those with most work."""
@@ -101,14 +95,9 @@ class Answers:
             comparison = run.compare(_options(question.iter_range), until=Stage.VERDICT)
             picks = picks_of(comparison, question.metric)
             together = picks.files and not picks.unopenable and not picks.in_browser
+            command = open_command(picks.files) if together else None
             return picks_document.pick_reports(
-                run.db,
-                comparison,
-                comparison.warnings,
-                picks,
-                command=open_command(picks.files) if together else None,
-                view=None,
-                rsync=None,
+                run.db, comparison, comparison.warnings, picks, command
             )
 
     def timeline(self, question: questions.Timeline, _: Progress) -> timeline_document.Timeline:

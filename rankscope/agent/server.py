@@ -114,10 +114,7 @@ def answered(
     except BaseException:  # polars raises no Exception where Rust panics
         details = traceback.format_exc()
         LOG.error("%s", details)
-        path = bug_log.kept(details)
-        code, message = "bug", "rankscope failed on this question"
-        where = "" if path is None else f", with the last traceback in {path}"
-        hint = f"please report the bug{where}"
+        code, message, hint = "bug", "rankscope failed on this question", bug_log.hint(details)
     failure = Failure(code=code, message=message, hint=hint, lines=lines or msgspec.UNSET)
     document = Error(format=f"rankscope/{tool.command}/1", error=failure)
     return shortened(document, len(lines) or 1), True

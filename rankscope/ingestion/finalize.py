@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rankscope.compare.cache import loaded, to_tables
@@ -45,12 +44,7 @@ class DatabaseWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._database is None and self._interrupted():
             self._database = open_or_create(self._path)
         if self._database is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -77,13 +78,17 @@ class Column:
 
     dtype: pl.DataType
     meaning: str
-    is_nullable: bool = False
     limits: Limits | None = None
+    is_nullable: bool = False
     names: tuple[str, ...] = ()
     most_items: int | None = None
     items_nullable: bool = False
     is_path: bool = False
     json: Any = None
+
+
+nullable = partial(Column, is_nullable=True)
+"""A column whose values may be unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from rankscope.model.columns import (
     TEXT,
     Column,
     Table,
+    nullable,
 )
 from rankscope.model.metrics import METRICS, Metric
 from rankscope.model.tables import ITERATION, RANK, metric_column
@@ -31,27 +32,22 @@ def score_column(metric: Metric) -> Column:
     """The column of a rank's score."""
     dtype = INTEGER if metric.is_time else NUMBER
     limits = metric_column(metric).limits
-    return Column(dtype, metric.comment, is_nullable=True, limits=limits)
+    return nullable(dtype, metric.comment, limits)
 
 
-GROUP = Column(INTEGER, "Number of the group", limits=OF_AMOUNTS)
+GROUP = Column(INTEGER, "Number of the group", OF_AMOUNTS)
 LABEL = Column(TEXT, "What its collectives have in common: name, or stream and habits")
 
 WAITED = {
-    "last_arriver_share": Column(
-        NUMBER,
-        "Share of its collectives in which the rank arrived last",
-        is_nullable=True,
-        limits=OF_SHARES,
+    "last_arriver_share": nullable(
+        NUMBER, "Share of its collectives in which the rank arrived last", OF_SHARES
     ),
-    "cost_ns": Column(
-        INTEGER, "Sum of what others waited for it", is_nullable=True, limits=OF_SUMS
-    ),
-    "gain_ns": Column(INTEGER, "What fixing it alone would save", is_nullable=True, limits=OF_SUMS),
+    "cost_ns": nullable(INTEGER, "Sum of what others waited for it", OF_SUMS),
+    "gain_ns": nullable(INTEGER, "What fixing it alone would save", OF_SUMS),
 }
 """Who waited for a rank; null is unknown."""
 
-CAUSE = Column(TEXT, "Phase with the largest excess where flagged", is_nullable=True)
+CAUSE = nullable(TEXT, "Phase with the largest excess where flagged")
 
 COMPARED_TABLES = {
     "rank_iterations": Table(
@@ -60,15 +56,11 @@ COMPARED_TABLES = {
         {
             "rank": RANK,
             "iteration": ITERATION,
-            "epoch": Column(INTEGER, "How often the numbers had started over", limits=OF_AMOUNTS),
-            "number": Column(
-                INTEGER, "Number as the range's name or payload says", limits=OF_NUMBERS
-            ),
+            "epoch": Column(INTEGER, "How often the numbers had started over", OF_AMOUNTS),
+            "number": Column(INTEGER, "Number as the range's name or payload says", OF_NUMBERS),
             **{each.column: metric_column(each) for each in METRICS.values()},
-            "flagged": Column(
-                FLAG,
-                "Whether this rank stood out in this iteration; null where that is unknown",
-                is_nullable=True,
+            "flagged": nullable(
+                FLAG, "Whether this rank stood out in this iteration; null where that is unknown"
             ),
             "cause": CAUSE,
             "selected": Column(
@@ -93,15 +85,11 @@ COMPARED_TABLES = {
             "offset_ns": Column(
                 INTEGER,
                 "To add to the rank's UTC to get the lowest rank's, in the middle of the run",
-                limits=OF_OFFSETS,
+                OF_OFFSETS,
             ),
-            "drift_ppm": Column(
-                NUMBER, "How the offset grows, microseconds per second", limits=OF_DRIFTS
-            ),
+            "drift_ppm": Column(NUMBER, "How the offset grows, microseconds per second", OF_DRIFTS),
             "residual_ns": Column(
-                INTEGER,
-                "Largest disagreement of the clocks after that correction",
-                limits=OF_LENGTHS,
+                INTEGER, "Largest disagreement of the clocks after that correction", OF_LENGTHS
             ),
         },
         key=("rank",),
@@ -112,24 +100,17 @@ COMPARED_TABLES = {
         {
             "group": GROUP,
             "label": LABEL,
-            "members": Column(INTEGER, "Number of ranks in it", limits=OF_SIZES),
-            "ends_error_ns": Column(
+            "members": Column(INTEGER, "Number of ranks in it", OF_SIZES),
+            "ends_error_ns": nullable(
                 INTEGER,
                 "How far the ends of its members scatter: error of waits by duration",
-                is_nullable=True,
-                limits=OF_LENGTHS,
+                OF_LENGTHS,
             ),
-            "clock_error_ns": Column(
-                INTEGER,
-                "Largest residual of its members: error of waits by arrival",
-                is_nullable=True,
-                limits=OF_LENGTHS,
+            "clock_error_ns": nullable(
+                INTEGER, "Largest residual of its members: error of waits by arrival", OF_LENGTHS
             ),
-            "apart_ns": Column(
-                INTEGER,
-                "Median difference of waits by duration and by arrival",
-                is_nullable=True,
-                limits=OF_LENGTHS,
+            "apart_ns": nullable(
+                INTEGER, "Median difference of waits by duration and by arrival", OF_LENGTHS
             ),
             "shown": Column(
                 TEXT,
@@ -159,7 +140,7 @@ COMPARED_TABLES = {
             "label": LABEL,
             "operation": Column(TEXT, "Kind of collective"),
             "reason": Column(TEXT, "Why they are left out"),
-            "count": Column(pl.UInt32(), "Number of calls", limits=(0, 2**32 - 1)),
+            "count": Column(pl.UInt32(), "Number of calls", (0, 2**32 - 1)),
         },
         key=("rank", "label", "operation", "reason"),
         refers={"ranks": ("rank",)},
@@ -183,21 +164,16 @@ COMPARED_TABLES = {
         {
             "iteration": ITERATION,
             "iteration_ns": metric_column(METRICS["iteration"]),
-            "spread_ns": Column(
-                INTEGER, "Largest less smallest work", is_nullable=True, limits=OF_LENGTHS
-            ),
-            "slowest_rank": Column(
-                INTEGER, "Rank that needed most work", is_nullable=True, limits=OF_RANKS
-            ),
+            "spread_ns": nullable(INTEGER, "Largest less smallest work", OF_LENGTHS),
+            "slowest_rank": nullable(INTEGER, "Rank that needed most work", OF_RANKS),
             "cause": CAUSE,
-            "flagged_ranks": Column(
+            "flagged_ranks": nullable(
                 pl.List(pl.Int64()),
                 "Ranks that stood out, worst first",
-                is_nullable=True,
-                limits=OF_RANKS,
+                OF_RANKS,
                 most_items=MOST_RANKS,
             ),
-            "cluster": Column(TEXT, "normal, or slow and why", is_nullable=True),
+            "cluster": nullable(TEXT, "normal, or slow and why"),
         },
         key=("iteration",),
         refers={"rank_iterations": ("iteration",)},
@@ -211,9 +187,9 @@ COMPARED_TABLES = {
                 names=("verdict", "rank", "role", "phase", "iterations", "all"),
             ),
             "name": Column(TEXT, "What it is about"),
-            "time_ns": Column(INTEGER, "What the selected iterations would take", limits=OF_SUMS),
-            "gain_ns": Column(INTEGER, "What fixing it alone would save", limits=OF_SUMS),
-            "gain": Column(NUMBER, "Saved share of their time", limits=OF_SHARES),
+            "time_ns": Column(INTEGER, "What the selected iterations would take", OF_SUMS),
+            "gain_ns": Column(INTEGER, "What fixing it alone would save", OF_SUMS),
+            "gain": Column(NUMBER, "Saved share of their time", OF_SHARES),
         },
         key=("kind", "name"),
     ),

@@ -32,6 +32,7 @@ from rankscope.model.columns import (
     WINDOWS,
     Column,
     Table,
+    nullable,
 )
 from rankscope.model.kinds import OPERATIONS, PARTS, Clock, Counter, HostState
 from rankscope.model.metrics import Metric, Unit, measured_metrics
@@ -49,18 +50,18 @@ def metric_dtype(metric: Metric) -> pl.DataType:
 def metric_column(metric: Metric) -> Column:
     """The column of a metric's values in one iteration."""
     limits = OF_LENGTHS if metric.unit is Unit.NS else OF_AMOUNTS
-    return Column(metric_dtype(metric), metric.comment, is_nullable=True, limits=limits)
+    return nullable(metric_dtype(metric), metric.comment, limits)
 
 
-RANK = Column(INTEGER, "Rank of the job", limits=OF_RANKS)
-ITERATION = Column(INTEGER, "Iteration number, the same step on every rank", limits=OF_NUMBERS)
+RANK = Column(INTEGER, "Rank of the job", OF_RANKS)
+ITERATION = Column(INTEGER, "Iteration number, the same step on every rank", OF_NUMBERS)
 
 TABLES = {
     "meta": Table(
         "What this file is: schema_version, and which clock rank_iterations uses",
         {
             "key": Column(TEXT, "Name of the fact"),
-            "value": Column(TEXT, "The fact", is_nullable=True),
+            "value": nullable(TEXT, "The fact"),
         },
         key=("key",),
     ),
@@ -69,42 +70,33 @@ TABLES = {
         {
             "path": Column(TEXT, "Where the report was when it was read", is_path=True),
             "kind": Column(TEXT, "Format of the report, e.g. nsys-sqlite or kineto"),
-            "bytes": Column(INTEGER, "Size of the file", limits=OF_AMOUNTS),
+            "bytes": Column(INTEGER, "Size of the file", OF_AMOUNTS),
             "modified_ns": Column(
-                INTEGER, "Modification time of the file, ns since the epoch", limits=OF_OFFSETS
+                INTEGER, "Modification time of the file, ns since the epoch", OF_OFFSETS
             ),
             "options": Column(
                 TEXT, "The ingest options that shaped its rows, as JSON", json=StoredOptions
             ),
-            "host": Column(TEXT, "Host it was captured on", is_nullable=True),
-            "utc_start_ns": Column(
+            "host": nullable(TEXT, "Host it was captured on"),
+            "utc_start_ns": nullable(
                 INTEGER,
                 "UTC of the report's time 0 by its host's clock, ns since the epoch",
-                is_nullable=True,
-                limits=OF_UTC,
+                OF_UTC,
             ),
-            "duration_ns": Column(
-                INTEGER,
-                "Where the capture ends on the report's axis",
-                is_nullable=True,
-                limits=OF_AXIS,
+            "duration_ns": nullable(
+                INTEGER, "Where the capture ends on the report's axis", OF_AXIS
             ),
-            "exporter": Column(
-                TEXT, "Version of the program that wrote the file", is_nullable=True
-            ),
-            "software": Column(
-                TEXT, "Versions of driver, CUDA and NCCL, where it states them", is_nullable=True
-            ),
-            "windows": Column(
+            "exporter": nullable(TEXT, "Version of the program that wrote the file"),
+            "software": nullable(TEXT, "Versions of driver, CUDA and NCCL, where it states them"),
+            "windows": nullable(
                 TEXT,
                 "Files of further windows of its process, from its folder, as JSON: path → start "
                 "on the report's axis, ns",
-                is_nullable=True,
                 json=WINDOWS,
             ),
-            "events": Column(INTEGER, "Number of events read from it", limits=OF_AMOUNTS),
+            "events": Column(INTEGER, "Number of events read from it", OF_AMOUNTS),
             "iterations": Column(
-                INTEGER, "Iterations found in it, of the rank that has most", limits=OF_AMOUNTS
+                INTEGER, "Iterations found in it, of the rank that has most", OF_AMOUNTS
             ),
         },
         key=("path",),
@@ -114,17 +106,12 @@ TABLES = {
         {
             "rank": RANK,
             "path": Column(TEXT, "Path of its report", is_path=True),
-            "pid": Column(INTEGER, "Its process id, as the GUI names its row", limits=OF_NUMBERS),
-            "local_rank": Column(
-                INTEGER, "Its number on its host, where known", is_nullable=True, limits=OF_RANKS
+            "pid": Column(INTEGER, "Its process id, as the GUI names its row", OF_NUMBERS),
+            "local_rank": nullable(INTEGER, "Its number on its host, where known", OF_RANKS),
+            "world_size": nullable(
+                INTEGER, "Ranks of the whole job, where its environment says so", OF_SIZES
             ),
-            "world_size": Column(
-                INTEGER,
-                "Ranks of the whole job, where its environment says so",
-                is_nullable=True,
-                limits=OF_SIZES,
-            ),
-            "host": Column(TEXT, "Host it ran on", is_nullable=True),
+            "host": nullable(TEXT, "Host it ran on"),
             "evidence": Column(TEXT, "What says that it is this rank"),
             "numbered": Column(FLAG, "Whether its iterations carry numbers; else they are counted"),
             "convention": Column(TEXT, "Framework or option whose naming its iterations follow"),
@@ -133,13 +120,11 @@ TABLES = {
                 FLAG, "Whether nearly all its iterations have device work in some phase"
             ),
             "work_known": Column(FLAG, "Whether its waits are visible on the host clock"),
-            "gpu_uuid": Column(TEXT, "UUID of the GPU that it computed on", is_nullable=True),
-            "gpu_name": Column(TEXT, "Model of that GPU", is_nullable=True),
-            "gpu_bus": Column(TEXT, "Slot of that GPU: its place on the bus", is_nullable=True),
-            "adapters": Column(
-                TEXT, "GUIDs of its host's network adapters, with blanks between", is_nullable=True
-            ),
-            "cpu": Column(TEXT, "Model of its host's CPU", is_nullable=True),
+            "gpu_uuid": nullable(TEXT, "UUID of the GPU that it computed on"),
+            "gpu_name": nullable(TEXT, "Model of that GPU"),
+            "gpu_bus": nullable(TEXT, "Slot of that GPU: its place on the bus"),
+            "adapters": nullable(TEXT, "GUIDs of its host's network adapters, with blanks between"),
+            "cpu": nullable(TEXT, "Model of its host's CPU"),
         },
         refers={"reports": ("path",)},
         key=("rank",),
@@ -151,20 +136,16 @@ TABLES = {
             "iteration": Column(
                 INTEGER,
                 "Number that means the same step on every rank; epochs count on",
-                limits=OF_NUMBERS,
+                OF_NUMBERS,
             ),
-            "epoch": Column(INTEGER, "How often the numbers had started over", limits=OF_AMOUNTS),
-            "number": Column(
-                INTEGER, "Number as the range's name or payload says", limits=OF_NUMBERS
-            ),
-            "start_ns": Column(INTEGER, "Start of the iteration's own range", limits=OF_AXIS),
-            "end_ns": Column(INTEGER, "End of the iteration's own range", limits=OF_AXIS),
+            "epoch": Column(INTEGER, "How often the numbers had started over", OF_AMOUNTS),
+            "number": Column(INTEGER, "Number as the range's name or payload says", OF_NUMBERS),
+            "start_ns": Column(INTEGER, "Start of the iteration's own range", OF_AXIS),
+            "end_ns": Column(INTEGER, "End of the iteration's own range", OF_AXIS),
             "view_start_ns": Column(
-                INTEGER, "Start of its first host range: look from here", limits=OF_AXIS
+                INTEGER, "Start of its first host range: look from here", OF_AXIS
             ),
-            "view_end_ns": Column(
-                INTEGER, "End of its last device work: look until here", limits=OF_AXIS
-            ),
+            "view_end_ns": Column(INTEGER, "End of its last device work: look until here", OF_AXIS),
             "complete": Column(FLAG, "False where the capture's edge or a kill cut it"),
         },
         key=("rank", "iteration"),
@@ -180,11 +161,8 @@ TABLES = {
             "clock": Column(
                 TEXT, "host: what the CPU thread did; gpu: what the device did", names=tuple(Clock)
             ),
-            "window_start_ns": Column(
-                INTEGER,
-                "Where the iteration's window starts on this clock",
-                is_nullable=True,
-                limits=OF_AXIS,
+            "window_start_ns": nullable(
+                INTEGER, "Where the iteration's window starts on this clock", OF_AXIS
             ),
             **{each.column: metric_column(each) for each in measured_metrics()},
         },
@@ -210,15 +188,13 @@ TABLES = {
             "ordinal": Column(
                 INTEGER,
                 "Number among the calls of the iteration, by which ranks match",
-                limits=OF_ORDINALS,
+                OF_ORDINALS,
             ),
             "gradient": Column(FLAG, "Whether it reduces gradients"),
-            "arrival_ns": Column(INTEGER, "When the rank was ready to enter it", limits=OF_AXIS),
-            "start_ns": Column(INTEGER, "When the call or kernel started", limits=OF_AXIS),
-            "end_ns": Column(INTEGER, "When it ended", limits=OF_AXIS),
-            "bytes": Column(
-                INTEGER, "Message size, where known", is_nullable=True, limits=OF_AMOUNTS
-            ),
+            "arrival_ns": Column(INTEGER, "When the rank was ready to enter it", OF_AXIS),
+            "start_ns": Column(INTEGER, "When the call or kernel started", OF_AXIS),
+            "end_ns": Column(INTEGER, "When it ended", OF_AXIS),
+            "bytes": nullable(INTEGER, "Message size, where known", OF_AMOUNTS),
         },
         key=("rank", "iteration", "place", "communicator", "operation", "ordinal"),
         ordered=(("start_ns", "end_ns"), ("arrival_ns", "end_ns")),
@@ -230,8 +206,8 @@ TABLES = {
             "rank": RANK,
             "iteration": ITERATION,
             "clock": Column(TEXT, "host or gpu", names=tuple(Clock)),
-            "start_ns": Column(INTEGER, "Start", limits=OF_AXIS),
-            "end_ns": Column(INTEGER, "End", limits=OF_AXIS),
+            "start_ns": Column(INTEGER, "Start", OF_AXIS),
+            "end_ns": Column(INTEGER, "End", OF_AXIS),
         },
         key=("rank", "iteration", "clock", "start_ns"),
         ordered=(("start_ns", "end_ns"),),
@@ -254,36 +230,26 @@ TABLES = {
             "name": Column(
                 TEXT, "Kernel or range; empty: without a name, or the sum of all minor ones"
             ),
-            "count": Column(INTEGER, "Number of operations", is_nullable=True, limits=OF_AMOUNTS),
-            "total_ns": Column(
-                INTEGER, "Sum of their lengths", is_nullable=True, limits=OF_LENGTHS
+            "count": nullable(INTEGER, "Number of operations", OF_AMOUNTS),
+            "total_ns": nullable(INTEGER, "Sum of their lengths", OF_LENGTHS),
+            "size": nullable(
+                INTEGER, "Blocks of kernels, bytes of copies and sets, else 0", OF_AMOUNTS
             ),
-            "size": Column(
-                INTEGER,
-                "Blocks of kernels, bytes of copies and sets, else 0",
-                is_nullable=True,
-                limits=OF_AMOUNTS,
-            ),
-            "clear_ns": Column(
+            "clear_ns": nullable(
                 INTEGER,
                 "Part of total_ns in operations that overlap no collective; null for ranges and "
                 "idling",
-                is_nullable=True,
-                limits=OF_LENGTHS,
+                OF_LENGTHS,
             ),
-            "clear_size": Column(
-                INTEGER,
-                "Blocks or bytes of those; null for ranges and idling",
-                is_nullable=True,
-                limits=OF_AMOUNTS,
+            "clear_size": nullable(
+                INTEGER, "Blocks or bytes of those; null for ranges and idling", OF_AMOUNTS
             ),
-            "launches": Column(
+            "launches": nullable(
                 pl.List(pl.Int32()),
                 "Lengths of at most 6 of a kernel's launches, evenly spaced from the first on; "
                 "negative where collectives run all the time, null where they run a part of it; "
                 "null for what is no kernel with a name",
-                is_nullable=True,
-                limits=OF_LAUNCHES,
+                OF_LAUNCHES,
                 most_items=6,
                 items_nullable=True,
             ),
@@ -313,13 +279,11 @@ TABLES = {
                 "Call; of on_cpu the call, else the function by samples; of unknown off_cpu where "
                 "calls are not recorded; empty: none, or the sum of all minor ones",
             ),
-            "count": Column(
-                INTEGER, "Number of stretches; of functions: of samples", limits=OF_AMOUNTS
-            ),
+            "count": Column(INTEGER, "Number of stretches; of functions: of samples", OF_AMOUNTS),
             "total_ns": Column(
                 INTEGER,
                 "Time; over states and names it adds up to the phase on the host clock",
-                limits=OF_LENGTHS,
+                OF_LENGTHS,
             ),
         },
         key=("rank", "iteration", "phase", "state", "name"),
@@ -335,11 +299,9 @@ TABLES = {
             "phase": Column(TEXT, "Phase on the host clock in which the access began", names=PARTS),
             "call": Column(TEXT, "Call of the C library; empty: unknown"),
             "file": Column(TEXT, "Name of the file without its folders; empty: all minor ones"),
-            "count": Column(INTEGER, "Number of accesses", limits=OF_AMOUNTS),
-            "bytes": Column(
-                INTEGER, "Bytes read or written, where known", is_nullable=True, limits=OF_AMOUNTS
-            ),
-            "total_ns": Column(INTEGER, "Sum of their lengths", limits=OF_LENGTHS),
+            "count": Column(INTEGER, "Number of accesses", OF_AMOUNTS),
+            "bytes": nullable(INTEGER, "Bytes read or written, where known", OF_AMOUNTS),
+            "total_ns": Column(INTEGER, "Sum of their lengths", OF_LENGTHS),
         },
         key=("rank", "iteration", "phase", "call", "file"),
         refers=OF_ITERATIONS,
@@ -351,7 +313,7 @@ TABLES = {
         {
             "rank": RANK,
             "iteration": Column(
-                INTEGER, "Iteration of this rank in which they were sampled", limits=OF_NUMBERS
+                INTEGER, "Iteration of this rank in which they were sampled", OF_NUMBERS
             ),
             "source": Column(
                 TEXT,
@@ -369,13 +331,9 @@ TABLES = {
                 "per second), gpu_page_faults, cpu_page_faults (of unified memory)",
                 names=tuple(Counter),
             ),
-            "count": Column(
-                INTEGER, "Number of samples; of page faults: of events", limits=OF_AMOUNTS
-            ),
+            "count": Column(INTEGER, "Number of samples; of page faults: of events", OF_AMOUNTS),
             "value": Column(
-                pl.Float64(),
-                "Mean of the samples; of page faults: their number",
-                limits=OF_COUNTERS,
+                pl.Float64(), "Mean of the samples; of page faults: their number", OF_COUNTERS
             ),
         },
         key=("rank", "iteration", "source", "device", "metric"),
@@ -388,11 +346,10 @@ TABLES = {
             "path": Column(TEXT, "Path of the report"),
             "code": Column(TEXT, "Short name of the warning"),
             "message": Column(TEXT, "What it is and what to do"),
-            "ranks": Column(
+            "ranks": nullable(
                 pl.List(pl.Int64()),
                 "Ranks it concerns; empty: all of the report's",
-                is_nullable=True,
-                limits=OF_RANKS,
+                OF_RANKS,
                 most_items=OF_SIZES[1],
             ),
         },

@@ -20,12 +20,7 @@ ABILITIES = tuple(field.name for field in fields(Abilities))
 MOST_LINES = 20
 """Above this number of reports, the table has a row per group of similar reports."""
 
-DOUBTFUL = (
-    "records-missing",
-    "report-cut",
-    "device-clock-wrong",
-    "launches-missing",
-)
+DOUBTFUL = ("records-missing", "report-cut", "device-clock-wrong", "launches-missing")
 """Codes of warnings that make all numbers doubtful."""
 
 ANOTHER_RUN = "another-run"
@@ -118,15 +113,10 @@ def _expected_verdict(usable: list[CheckedReport]) -> str:
             "will be about loading only, on the host clock: later phases include waits for other "
             "ranks"
         )
-    iterations_known = all(report.can.iterations for report in usable)
-    phases_known = all(report.can.phases for report in usable)
-    answers = ["which rank is slow", "when", "in which phase"]
-    answers = [
-        part
-        for part, known in zip(answers, (True, iterations_known, phases_known), strict=True)
-        if known
-    ]
-    joined = " and ".join([", ".join(answers[:-1]), answers[-1]]) if answers[1:] else answers[0]
+    answers = ["which rank is slow"]
+    answers += ["when"] * all(report.can.iterations for report in usable)
+    answers += ["in which phase"] * all(report.can.phases for report in usable)
+    joined = " and ".join(filter(None, [", ".join(answers[:-1]), answers[-1]]))
     text = f"can say {joined}, on the {'gpu' if on_gpu else 'host'} clock"
     if "missing-ranks" in codes:
         text += "; the slowest rank may be among those without a report"
@@ -150,7 +140,7 @@ def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
     """What to capture better: a line for each remedy of a problem of reports that can be used."""
     by_hint: dict[str, tuple[str, list[CheckedReport]]] = {}
     usable = [report for report in reports if report.usable]
-    for report in sorted(usable, key=lambda each: not _is_doubtful(each)):
+    for report in sorted(usable, key=lambda each: {*DOUBTFUL}.isdisjoint(_codes(each))):
         for problem in dict.fromkeys(report.problems):
             if problem.code != ANOTHER_RUN and not problem.hint.startswith(NOTHING):
                 by_hint.setdefault(problem.hint, (problem.message, []))[1].append(report)
@@ -158,10 +148,6 @@ def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
         f"{_ranks(who)}: {sanitized(_first_clause(message), 300)} → {sanitized(hint, 1000)}"
         for hint, (message, who) in by_hint.items()
     ]
-
-
-def _is_doubtful(report: CheckedReport) -> bool:
-    return any(problem.code in DOUBTFUL for problem in report.problems)
 
 
 def _first_clause(message: str) -> str:
@@ -253,7 +239,8 @@ def problem_texts(reports: tuple[CheckedReport, ...], fatal: bool = False) -> li
     texts: list[tuple[str, str]] = []
     for (is_warning, _, hint), messages in sorted(by_remedy.items(), key=lambda each: each[0][:2]):
         lines = [
-            f"{_ranks(who) if is_warning else _names(who, folder)}: {sanitized(message, 1000)}"
+            f"{_ranks(who) if is_warning else and_more(_paths(who, folder), MOST_ALIKE)}: "
+            f"{sanitized(message, 1000)}"
             for message, who in messages.items()
         ]
         more = [f"and {len(lines) - MOST_ALIKE} more like these"] if lines[MOST_ALIKE:] else []
@@ -270,14 +257,12 @@ def _folder(reports: tuple[CheckedReport, ...]) -> str:
 
 
 def _name(report: CheckedReport, folder: str) -> str:
-    name = sanitized(os.path.relpath(report.path, folder), LONGEST_PATH)
+    [name] = _paths([report], folder)
     return name if report.usable else f"✗\N{NO-BREAK SPACE}{name}"
 
 
-def _names(reports: list[CheckedReport], folder: str) -> str:
-    """Paths of unusable reports, whose ranks may be unknown or shared with other reports."""
-    names = [sanitized(os.path.relpath(report.path, folder), LONGEST_PATH) for report in reports]
-    return and_more(names, MOST_ALIKE)
+def _paths(reports: list[CheckedReport], folder: str) -> list[str]:
+    return [sanitized(os.path.relpath(report.path, folder), LONGEST_PATH) for report in reports]
 
 
 def _answers(reports: list[CheckedReport]) -> tuple[str, str, str]:

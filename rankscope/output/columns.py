@@ -35,7 +35,6 @@ class Column:
         heading: of text tables; default: the name with spaces.
         label: of pages; default: the heading.
         shown: how values are shown; default: as the ending of the name says.
-        is_name: of text whose middle may be left out where a terminal is narrow.
     """
 
     name: str
@@ -43,21 +42,10 @@ class Column:
     heading: str = ""
     label: str = ""
     shown: Shown | None = None
-    is_name: bool = False
 
 
 _ROWS = (
-    Column("host", is_name=True),
-    Column("name", is_name=True),
-    Column("communicator", is_name=True),
-    Column("role", is_name=True),
-    Column("report", is_name=True),
-    Column("id", is_name=True),
-    Column("flagged_ranks", is_name=True),
-    Column(
-        "ordinal",
-        "position in the iteration: among calls of this operation, or as numbered",
-    ),
+    Column("ordinal", "position in the iteration: among calls of this operation, or as numbered"),
     Column("iteration_share", heading="of iteration"),
     Column("clear_share", "share of its time during which no collective ran", heading="alone"),
     Column("algorithm_bandwidth", heading="algorithm GB/s"),
@@ -74,11 +62,7 @@ _ROWS = (
     Column("usual", "time on the role's median rank in the same iterations"),
     Column("imbalance", "max / mean - 1", shown=Shown.SHARE),
     Column("share", shown=Shown.SHARE),
-    Column(
-        "lost",
-        "slowest less this rank, summed over ranks and iterations",
-        heading="rank time lost",
-    ),
+    Column("lost", "slowest less this rank, summed over ranks and iterations", "rank time lost"),
     Column("spread", "largest minus smallest value of a rank"),
     Column("cost", "time that other ranks waited for this rank, summed over ranks and iterations"),
     Column("gain", "time that fixing this rank alone would save, summed over the iterations"),
@@ -100,15 +84,14 @@ _ROWS = (
         label="slow since",
     ),
     Column("p", "probability that chance makes any hardware look as bad"),
-    Column(
-        "rank_hours",
-        "time that it cost all ranks, in the profiled iterations",
-        heading="rank-hours",
-    ),
+    Column("rank_hours", "time that it cost all ranks, in the profiled iterations", "rank-hours"),
 )
 
 COLUMNS = {each.name: each for each in _ROWS}
 """Name without `_ns` → column."""
+
+NAMES = frozenset(("host", "name", "communicator", "role", "report", "id", "flagged_ranks"))
+"""Columns of text whose middle may be left out where a terminal is narrow."""
 
 ENDINGS = {"_ns": Shown.MS, "_share": Shown.SHARE, "_bandwidth": Shown.GIGABYTES}
 """Ending of a name → how its values are shown."""
@@ -162,4 +145,4 @@ def notes(*names: str) -> tuple[tuple[str, str], ...]:
 
 def names_in(columns: Iterable[str]) -> frozenset[str]:
     """The headings of those columns of a frame that hold names, which may be cut."""
-    return frozenset(heading(name) for name in columns if column(name).is_name)
+    return frozenset(map(heading, NAMES.intersection(columns)))

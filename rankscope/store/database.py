@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import duckdb
@@ -189,12 +188,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -388,12 +382,8 @@ class Database:
 
     def _enter(self, write: bool) -> None:
         """Check the schema of the file."""
-        with clear_errors(self.path):
-            if write:
-                with self.transaction():
-                    self._known = enter(self._connection, self.path, write=True)
-            else:
-                self._known = enter(self._connection, self.path, write=False)
+        with clear_errors(self.path), self.transaction() if write else nullcontext():
+            self._known = enter(self._connection, self.path, write=write)
 
     def _unwritten(self, error: duckdb.Error) -> Exception:
         """A full disk or a damaged file in our words; anything else is a bug and stays as it is."""

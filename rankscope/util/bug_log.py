@@ -14,6 +14,13 @@ MOST_BYTES = 1_000_000
 """Size from which on the file is begun anew."""
 
 
+def hint(details: str) -> str:
+    """What to do about a bug, whose traceback is kept."""
+    path = kept(details)
+    where = "what --verbose says" if path is None else f"the last traceback in {path}"
+    return f"please report the bug, with {where}"
+
+
 def kept(details: str) -> Path | None:
     """Append a traceback to `errors.log` in the cache folder, which only this user can read.
 

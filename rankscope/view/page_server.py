@@ -158,11 +158,9 @@ class RunAnswers:
         chosen = self._ranks(comparison, ranks)
         labels = {each.rank: each.title for each in picks_of(comparison, self._metric).picks}
         shown = timeline(comparison, with_last_to_arrive(comparison, chosen, [number]), [number])
-        section = timeline_section(
-            ShownTimeline(shown, is_of_picks=False),
-            {rank: labels.get(rank, "") for rank in chosen},
-        )
-        return safe({"chart": section.chart, "tables": [*section.tables]})
+        detail = ShownTimeline(shown, is_of_picks=False)
+        chart, tables = timeline_section(detail, {rank: labels.get(rank, "") for rank in chosen})
+        return safe({"chart": chart, "tables": tables})
 
     def states(self, iter_range: str, rank: str, iteration: str) -> Document:
         """States of the training thread in a cell: `states`, null if nothing is recorded."""
@@ -378,7 +376,10 @@ class _Handler(RequestHandler):
             answer = {"error": {"message": error.message, "hint": error.hint}}
         except Exception:
             self.set_status(500)
-            answer = {"error": _bug(traceback.format_exc())}
+            details = traceback.format_exc()
+            LOG.error("%s", details)
+            message = "rankscope failed on this question"
+            answer = {"error": {"message": message, "hint": bug_log.hint(details)}}
         kind = "text/html" if isinstance(answer, bytes) else "application/json"
         self.set_header("Content-Type", f"{kind}; charset=utf-8")
         self._awaited = self.finish(answer if isinstance(answer, bytes) else dumps(answer))
@@ -393,17 +394,6 @@ class _Nothing(RequestHandler):
     def prepare(self) -> None:
         self.set_status(404)
         self.finish()
-
-
-def _bug(details: str) -> Document:
-    """The answer where rankscope itself failed; the traceback is logged and kept in a file."""
-    LOG.error("%s", details)
-    path = bug_log.kept(details)
-    where = "what --verbose says" if path is None else f"the last traceback in {path}"
-    return {
-        "message": "rankscope failed on this question",
-        "hint": f"please report the bug, with {where}",
-    }
 
 
 def _log(handler: RequestHandler) -> None:

@@ -19,7 +19,7 @@ from rankscope.model.reports import RunWarning
 from rankscope.model.results import Timeline
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.palette import PHASE_COLORS, THEMES
-from rankscope.output.plots import PlotOptions, draw, title_of
+from rankscope.output.plots import Picture, PlotOptions, draw
 from rankscope.output.timeline_views import last_arrival, who_waits
 from tests.support import MS, Stored, mostly_slow, traced
 
@@ -36,9 +36,8 @@ class Views:
         options = PlotOptions(iteration=timeline.iterations[0], ranks=ranks)
         self.picture: Figure = draw("timeline", analysis, options)
         picks = picks_of(analysis, None)
-        self.page: dict[str, Any] = timeline_section(
-            ShownTimeline(timeline), {each.rank: each.label for each in picks.picks}
-        ).chart
+        labels = {each.rank: each.label for each in picks.picks}
+        self.page: dict[str, Any] = timeline_section(ShownTimeline(timeline), labels)[0]
         self.events: list[dict[str, Any]] = json.loads(traced(timeline))["traceEvents"]
 
     def marks(self) -> list[list[tuple[int, int]]]:
@@ -157,7 +156,7 @@ def test_who_is_last_is_shown_though_nobody_picked_it(job: Stored) -> None:
     said = [text.get_text() for text in picture.axes[0].texts]
     assert "rank 7" in said
     assert any(text.startswith("arrives last") for text in said)
-    assert "not shown" not in title_of(picture)
+    assert "not shown" not in Picture(picture).title
 
 
 @pytest.mark.parametrize("name", mostly_slow(["job", "sample"]))

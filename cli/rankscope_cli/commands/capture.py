@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -150,7 +150,7 @@ def capture(
     from rankscope.util.rank_list import parse_ranks
 
     if snippet:
-        _print(recipes.snippet(), shown, None, None, None)
+        _print(recipes.snippet(), shown)
         return
     if scheduler is None:
         raise UsageError("no scheduler is given", hint=f"rankscope capture {'|'.join(Scheduler)}")
@@ -172,71 +172,54 @@ def capture(
     if run is not None:
         following = opened(run).next_capture()
         wish = _merged(following.config(recipes.default_trace(scheduler.value)), wish)
-    _write(scheduler.value, wish, output, functions, shown, quiet, following)
+    name = "./profile.sh" if output is None else str(output)
+    script = recipes.wrapper(scheduler.value, wish, name)
+    usage = recipes.usage(scheduler.value, name)
+    if functions is not None and not functions.exists():
+        recipes.save(functions, recipes.functions_trace())
+        console.say(f"rankscope: wrote {functions}", quiet)
+    if output is not None:
+        recipes.save(output, script)
+    if output is None or shown is not Format.TABLE:
+        _print(script, shown, output, usage, following)
+    else:
+        console.say(f"rankscope: wrote {output}; start the job with:", quiet)
+        console.say(f"  {usage}", quiet)
 
 
 def _merged(needed: CaptureConfig, given: CaptureConfig) -> CaptureConfig:
     """What a run needs, and what the command line gives, which comes first."""
     unset = type(given)()
-    names: tuple[str, ...] = ("local_ranks", "nodes", "capture_range", "delay_s", "duration_s")
-    names += ("trace", "reports", "tmpdir", "functions", "graph_nodes")
-    given_by = {name: getattr(given, name) for name in names}
-    fresh = {name: value for name, value in given_by.items() if value != getattr(unset, name)}
+    fresh = {
+        each.name: getattr(given, each.name)
+        for each in fields(given)
+        if getattr(given, each.name) != getattr(unset, each.name)
+    }
     if given.capture_range is not None:  # in place of the times that the run suggests
         fresh = {"delay_s": None, "duration_s": None} | fresh
-    return replace(needed, **fresh, metrics=needed.metrics or given.metrics, nsys=given.nsys)
-
-
-def _write(
-    scheduler: str,
-    wish: CaptureConfig,
-    output: Path | None,
-    functions: Path | None,
-    shown: Format,
-    quiet: bool,
-    following: NextCapture | None,
-) -> None:
-    """Write the script to stdout or its file, and the functions trace to its file."""
-    from rankscope import capture as recipes
-
-    name = "./profile.sh" if output is None else str(output)
-    script = recipes.wrapper(scheduler, wish, name)
-    if functions is not None and not functions.exists():
-        recipes.save(functions, recipes.functions_trace())
-        console.say(f"rankscope: wrote {functions}", quiet)
-    usage = recipes.usage(scheduler, name)
-    if output is None:
-        _print(script, shown, None, usage, following)
-        return
-    recipes.save(output, script)
-    if shown is not Format.TABLE:
-        _print(script, shown, output, usage, following)
-        return
-    console.say(f"rankscope: wrote {output}; start the job with:", quiet)
-    console.say(f"  {usage}", quiet)
+    return replace(needed, **fresh)
 
 
 def _print(
     script: str,
     shown: Format,
-    output: Path | None,
-    usage: str | None,
-    following: NextCapture | None,
+    output: Path | None = None,
+    usage: str | None = None,
+    following: NextCapture | None = None,
 ) -> None:
     """Print a script as it is, as a row, as a block of Markdown, or as JSON."""
-    from rankscope.output import markdown_csv
-
     path = None if output is None else str(output)
-    facts = {"script": script, "output": path, "start": usage}
     if shown is Format.JSON:
         from rankscope.output.documents.capture import capture as document
-        from rankscope.output.documents.common import dumps
 
-        console.write(dumps(document(script, path, usage, following)))
+        console.write_document(document(script, path, usage, following))
     elif shown is Format.CSV:
         import polars as pl
 
-        console.write(markdown_csv.csv(pl.DataFrame([facts])))
+        from rankscope.output.markdown_csv import csv
+
+        facts = {"script": script, "output": path, "start": usage}
+        console.write(csv(pl.DataFrame([facts])))
     else:
         text = script.rstrip("\n")
         console.write(f"```sh\n{text}\n```" if shown is Format.MARKDOWN else text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,25 +96,17 @@ def _show_warnings(db: Path, output: Format) -> None:
     warnings = comparison.warnings
     by = scheduler_of(comparison.tables.reports["kind"])
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.common import run_of, warnings_of
         from rankscope.output.documents.reports import Check
 
         run = run_of(db, comparison.facts)
-        console.write(dumps(Check(run=run, warnings=warnings_of(warnings), usable=True)))
+        console.write_document(Check(run=run, warnings=warnings_of(warnings), usable=True))
         return
     if output in (Format.CSV, Format.MARKDOWN):
-        rows = [
-            (each.code, each.message, list(each.ranks), remedy(each.code, by)) for each in warnings
-        ]
+        schema = dict.fromkeys(("code", "message", "ranks", "hint"), pl.String)
         frame = pl.DataFrame(
-            rows,
-            {
-                "code": pl.String,
-                "message": pl.String,
-                "ranks": pl.List(pl.Int64),
-                "hint": pl.String,
-            },
-            orient="row",
+            [{**asdict(each), "hint": remedy(each.code, by)} for each in warnings],
+            schema | {"ranks": pl.List(pl.Int64)},
         )
         console.write(frame_table.frame_text(frame, "Warnings", is_csv=output is Format.CSV))
         return
@@ -130,10 +123,9 @@ def _show(
     from rankscope.output import check_report, markdown_csv
 
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
         from rankscope.output.documents.reports import check as document
 
-        console.write(dumps(document(reports, check_report.warnings(reports))))
+        console.write_document(document(reports, check_report.warnings(reports)))
         return
     if output is Format.CSV:
         console.write(markdown_csv.csv(check_report.reports_frame(reports)))
@@ -142,17 +134,10 @@ def _show(
     problems = check_report.problem_texts(reports)
     if output is Format.MARKDOWN:
         prose = markdown_csv.prose
-        items = [f"- {prose(text)}\n  - {prose(remedy)}" for text, remedy in problems]
-        console.write(
-            "\n\n".join(
-                [
-                    prose(check_report.sentence(reports)),
-                    markdown_csv.markdown(table),
-                    *map(prose, check_report.causes_text(reports)),
-                    *items,
-                ]
-            )
-        )
+        parts = [prose(check_report.sentence(reports)), markdown_csv.markdown(table)]
+        parts += map(prose, check_report.causes_text(reports))
+        parts += (f"- {prose(text)}\n  - {prose(remedy)}" for text, remedy in problems)
+        console.write("\n\n".join(parts))
         return
     console.headline(check_report.sentence(reports))
     if verbose or show_all or not all(report.usable for report in reports):

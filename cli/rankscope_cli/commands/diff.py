@@ -75,10 +75,9 @@ def diff(
     result, old, new = diff_of(earlier, run, analysis, names, until=Stage.VERDICT)
     problems = (*result.problems, *new.warnings)
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
         from rankscope.output.documents.diff import diff as document
 
-        console.write(dumps(document(after, new, problems, result, old)))
+        console.write_document(document(after, new, problems, result, old))
     elif output is Format.CSV:
         console.write(markdown_csv.csv(diff_tables.changes_frame((*result.metrics, *result.ranks))))
     else:
@@ -152,21 +151,15 @@ def _gate(result: RunDiff, limit: float) -> None:
     """Exit as `--fail-above` requires."""
     change = result.iteration
     if change.change is None or not (result.is_judged or result.is_same):
-        console.error(
-            "--fail-above: it is uncertain whether iterations became slower",
-            hint="compare two runs of one job, with the same ranks, over more iterations",
-        )
-        raise typer.Exit(3)
-    if change.change * 100 <= limit:
+        message = ": it is uncertain whether iterations became slower"
+        hint, code = "compare two runs of one job, with the same ranks, over more iterations", 3
+    elif change.change * 100 <= limit:
         return
-    if not change.certain:
-        console.error(
-            f"--fail-above {limit:g}: {slower_or_faster(change.change)}, but within noise",
-            hint="profile more iterations",
-        )
-        raise typer.Exit(3)
-    console.error(
-        f"--fail-above {limit:g}: iterations became {slower_or_faster(change.change)}",
-        hint="run rankscope imbalance on both databases to see where",
-    )
-    raise typer.Exit(10)
+    elif not change.certain:
+        message = f" {limit:g}: {slower_or_faster(change.change)}, but within noise"
+        hint, code = "profile more iterations", 3
+    else:
+        message = f" {limit:g}: iterations became {slower_or_faster(change.change)}"
+        hint, code = "run rankscope imbalance on both databases to see where", 10
+    console.error(f"--fail-above{message}", hint)
+    raise typer.Exit(code)

@@ -48,10 +48,9 @@ def explain(
     wanted = " ".join(term or [])
     found = documents.explain(wanted) if wanted else documents.Explanation(documents.entries())
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
         from rankscope.output.documents.explain import explain as document
 
-        console.write(dumps(document(wanted or None, found)))
+        console.write_document(document(wanted or None, found))
     elif output is Format.CSV:
         _write_csv(found.entries)
     elif output is Format.MARKDOWN:

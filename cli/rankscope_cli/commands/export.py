@@ -106,10 +106,7 @@ def export(
     check_writable(target)
     rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
     run = opened(db)
-    comparison = run.compare(
-        analysis,
-        until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
-    )
+    comparison = run.compare(analysis, until=Stage.OUTLIERS if rows_only else Stage.VERDICT)
     selected = _selected(comparison, ranks)
     limited = analysis.iter_range is not None
     if rows_only:

@@ -94,10 +94,9 @@ def fleet(
     answer = fleet_of(_collected(runs or [], store))
     _write(answer, prometheus, page, picture, theme)
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
         from rankscope.output.documents.fleet import fleet as document
 
-        console.write(dumps(document(answer)))
+        console.write_document(document(answer))
         return
     if output is Format.CSV:
         console.write(markdown_csv.csv(answer.hardware))
@@ -145,9 +144,9 @@ def _write(
 
         write_whole(page, render_fleet(answer))
     if picture is not None:
-        from rankscope.output.plots import draw_fleet, save
+        from rankscope.output.plots import Picture, draw_fleet
 
-        save(draw_fleet(answer, theme.value), picture, theme.value)
+        Picture(draw_fleet(answer, theme.value), theme.value).save(picture)
 
 
 def _collected(given: list[str], store: Path | None) -> Collected:

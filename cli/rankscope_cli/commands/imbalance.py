@@ -117,10 +117,9 @@ def imbalance(
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
         from rankscope.output.documents.imbalance import imbalance as document
 
-        console.write(dumps(document(run.db, comparison, result, frame, only)))
+        console.write_document(document(run.db, comparison, result, frame, only))
     elif output is Format.CSV:
         from rankscope.output.markdown_csv import csv
 

@@ -24,7 +24,7 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rankscope.api import Run
+    from rankscope.compare.comparison import Comparison
     from rankscope.ingestion.job import Ingested
     from rankscope.output.documents.reports import Ingest
 
@@ -127,19 +127,21 @@ def ingest(
                 progress=advance,
             )
         from rankscope.api import reading  # heavy: imported beside the workers
+        from rankscope.compare.comparison import Stage
+        from rankscope.output.documents.reports import IngestRuns
+        from rankscope.output.documents.reports import ingest as document
         from rankscope.store.connection import AFTERWARDS_S
 
         with reading(target, patience_s=AFTERWARDS_S) as stored:
+            matched = stored.compare(until=Stage.MATCH)
             if output is Format.JSON:
-                documents.append(_document(stored, done))
+                made = document(target, matched, done.outcomes, done.seconds, done.events)
+                documents.append(made)
             else:
-                _show(stored, done, output, quiet, verbose)
+                _show(target, matched, done, output, quiet, verbose)
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
-        from rankscope.output.documents.reports import IngestRuns
-
         several = IngestRuns(runs=tuple(documents))
-        console.write(dumps(documents[0] if len(documents) == 1 else several))
+        console.write_document(documents[0] if len(documents) == 1 else several)
 
 
 ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
@@ -152,33 +154,20 @@ def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
     from rankscope.sources.identify import pattern
 
     own = pattern(rank_pattern)
-    files, _ = reports_to_read(
-        discover(paths, lambda *_: None), own
-    )  # unreadable: ingest reports them
-    return len(found_runs(files, own))
+    found = discover(paths, lambda *_: None)  # ingest says which reports are unreadable
+    return len(found_runs(reports_to_read(found, own)[0], own))
 
 
-def _document(run: Run, done: Ingested) -> Ingest:
-    """The JSON of one ingest."""
-    from rankscope.compare.comparison import Stage
-    from rankscope.output.documents import reports
-    from rankscope.output.documents.common import run_of
+def _show(
+    db: Path, comparison: Comparison, done: Ingested, output: Format, quiet: bool, verbose: bool
+) -> None:
+    import polars as pl
 
-    comparison = run.compare(until=Stage.MATCH)
-    facts = comparison.facts if comparison.comparable else None
-    about = run_of(run.db, facts)
-    return reports.ingest(about, comparison.warnings, done.outcomes, done.seconds, done.events)
-
-
-def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
-    from rankscope.compare.comparison import Stage
     from rankscope.output import frame_table
     from rankscope.output.documents.common import plain
     from rankscope.output.documents.reports import ingested
     from rankscope.output.quantities import counted, ranks_text, short_path, size
-
-    comparison = run.compare(until=Stage.MATCH)
-    import polars as pl
+    from rankscope.sources import formats
 
     frame = pl.DataFrame(
         [{**plain(each), "path": short_path(Path(each.path))} for each in ingested(done.outcomes)],
@@ -198,22 +187,18 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
         for status in ("read", "unchanged", "skipped")
     }
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    ranks = sorted(comparison.tables.ranks["rank"])
-    shown = ranks_text(ranks)
+    shown = ranks_text(comparison.tables.ranks["rank"])
     world = f" of {comparison.scope.world_size}" if comparison.scope.world_size else ""
     total = sum(outcome.bytes for outcome in done.outcomes)
-    from rankscope.sources import formats
-
     kinds = [formats.find(outcome.kind) for outcome in done.outcomes]
     if verbose and any(kind is not None and kind.exported for kind in kinds):
         console.say(
             f"rankscope: nsys exports use {size(formats.exports_bytes())} in "
-            f"{formats.exports_folder()}; "
-            "--rebuild deletes those of its reports",
+            f"{formats.exports_folder()}; --rebuild deletes those of its reports",
             quiet,
         )
     reports = counted(len(done.outcomes), "report")
     console.write(
         f"{reports} ({statuses}; {size(total)}, {counted(done.events, 'event')}) in "
-        f"{done.seconds:.1f} s: {shown}{world} in {short_path(run.db)}"
+        f"{done.seconds:.1f} s: {shown}{world} in {short_path(db)}"
     )

@@ -79,31 +79,18 @@ def pick_reports(
     from rankscope.util.rank_list import parse_ranks
 
     run = opened(db)
-    comparison = run.compare(
-        analysis,
-        until=Stage.VERDICT,
-    )
+    comparison = run.compare(analysis, until=Stage.VERDICT)
     chosen = None if ranks is None else parse_ranks(ranks)
     picks = picks_of(comparison, metric, chosen)
     shown = _show(picks, view, copy_to, open_them)
     problems = [*comparison.warnings, *_problems(picks)]
     if output is Format.JSON:
-        from rankscope.output.documents.common import dumps
         from rankscope.output.documents.pick_reports import pick_reports as document
 
-        console.write(
-            dumps(
-                document(
-                    db,
-                    comparison,
-                    problems,
-                    picks,
-                    command=shown.command,
-                    view=shown.view,
-                    rsync=shown.rsync,
-                )
-            )
+        made = document(
+            db, comparison, problems, picks, shown.command, view=shown.view, rsync=shown.rsync
         )
+        console.write_document(made)
         return
     if output is Format.TABLE:
         console.headline(comparison.verdict.sentence)
@@ -221,12 +208,12 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
             console.show(table, show_all=True)
             console.write("")
     cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"
-    if shown.command is not None and shown.view is None:
-        console.write(f"Open them in tabs ({cost}; --view puts them on one timeline):")
+    if shown.command is not None:
+        how = "in tabs ({}; --view puts them on one timeline):"
+        how = how if shown.view is None else "on one timeline ({}), then click Apply:"
+        console.write(f"Open them {how.format(cost)}")
         console.write(f"  {sanitized(shown.command, LONGEST_COMMAND)}")
-    elif shown.command is not None and shown.view is not None:
-        console.write(f"Open them on one timeline ({cost}), then click Apply:")
-        console.write(f"  {sanitized(shown.command, LONGEST_COMMAND)}")
+    if shown.command is not None and shown.view is not None:
         console.write(
             f"  (2022.4 hangs on this command; there use File > Open {short_path(shown.view)}.) "
             "The names of rows are host and pid, in the order of the table."

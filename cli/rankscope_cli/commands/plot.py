@@ -83,7 +83,7 @@ def plot(
     from rankscope.api import view_of
     from rankscope.compare.comparison import Stage
     from rankscope.output.documents.written import Plot
-    from rankscope.output.plots import draw, format_of, save, title_of
+    from rankscope.output.plots import Picture, draw, format_of
     from rankscope.output.quantities import short_path
     from rankscope.util.atomic_io import check_writable
     from rankscope.util.rank_list import parse_ranks
@@ -97,9 +97,7 @@ def plot(
     comparison = run.compare(analysis, until=Stage.VERDICT)
     chosen = None if ranks is None else sorted(parse_ranks(ranks))
     view = view_of(kind, comparison, metric, iteration, theme.value, chosen)
-    figure = draw(kind, comparison, view)
-    save(figure, path, theme.value)
-    title = title_of(figure)
+    title = Picture(draw(kind, comparison, view), theme.value).save(path).title
     Written(
         Plot,
         "Picture",

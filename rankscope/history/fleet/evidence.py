@@ -19,6 +19,7 @@ from rankscope.model.columns import (
     TEXT,
     Column,
     Table,
+    nullable,
 )
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
@@ -33,20 +34,16 @@ TABLES = {
         "A row per run",
         {
             "run": OF_RUN,
-            "db": Column(TEXT, "Its database", is_nullable=True),
-            "start_ns": Column(INTEGER, "UTC of its start", is_nullable=True, limits=OF_UTC),
-            "ranks": Column(INTEGER, "Ranks with a report", limits=OF_SIZES),
-            "world_size": Column(
-                INTEGER, "Ranks of the whole job", is_nullable=True, limits=OF_SIZES
-            ),
+            "db": nullable(TEXT, "Its database"),
+            "start_ns": nullable(INTEGER, "UTC of its start", OF_UTC),
+            "ranks": Column(INTEGER, "Ranks with a report", OF_SIZES),
+            "world_size": nullable(INTEGER, "Ranks of the whole job", OF_SIZES),
             "iterations": Column(
-                INTEGER, "Iterations in which the ranks were compared", limits=OF_AMOUNTS
+                INTEGER, "Iterations in which the ranks were compared", OF_AMOUNTS
             ),
-            "verdict": Column(TEXT, "Class of its verdict", is_nullable=True),
-            "gain_ns": Column(
-                INTEGER, "What the named ranks cost", is_nullable=True, limits=OF_SUMS
-            ),
-            "software": Column(TEXT, "Versions of driver, CUDA and NCCL", is_nullable=True),
+            "verdict": nullable(TEXT, "Class of its verdict"),
+            "gain_ns": nullable(INTEGER, "What the named ranks cost", OF_SUMS),
+            "software": nullable(TEXT, "Versions of driver, CUDA and NCCL"),
         },
         key=("run",),
     ),
@@ -54,21 +51,21 @@ TABLES = {
         "A row per run and rank: exposure, guilt, cost",
         {
             "run": OF_RUN,
-            "rank": Column(INTEGER, "Rank of the job", limits=OF_RANKS),
-            "host": Column(TEXT, "Host it ran on", is_nullable=True),
-            "gpu": Column(TEXT, "UUID of its GPU", is_nullable=True),
-            "gpu_name": Column(TEXT, "Model of that GPU", is_nullable=True),
-            "slot": Column(TEXT, "Slot of that GPU in its host", is_nullable=True),
-            "adapters": Column(TEXT, "GUIDs of its host's network adapters", is_nullable=True),
-            "role": Column(TEXT, "Role that it was compared in", is_nullable=True),
+            "rank": Column(INTEGER, "Rank of the job", OF_RANKS),
+            "host": nullable(TEXT, "Host it ran on"),
+            "gpu": nullable(TEXT, "UUID of its GPU"),
+            "gpu_name": nullable(TEXT, "Model of that GPU"),
+            "slot": nullable(TEXT, "Slot of that GPU in its host"),
+            "adapters": nullable(TEXT, "GUIDs of its host's network adapters"),
+            "role": nullable(TEXT, "Role that it was compared in"),
             "iterations": Column(
-                INTEGER, "Iterations in which it was compared with its role", limits=OF_AMOUNTS
+                INTEGER, "Iterations in which it was compared with its role", OF_AMOUNTS
             ),
             "guilty": Column(
-                INTEGER, "Iterations in which the verdict holds against it", limits=OF_AMOUNTS
+                INTEGER, "Iterations in which the verdict holds against it", OF_AMOUNTS
             ),
-            "cost_ns": Column(INTEGER, "Time that it cost all ranks together", limits=OF_SUMS),
-            "cause": Column(TEXT, "Phase of the accusation that costs most", is_nullable=True),
+            "cost_ns": Column(INTEGER, "Time that it cost all ranks together", OF_SUMS),
+            "cause": nullable(TEXT, "Phase of the accusation that costs most"),
         },
         key=("run", "rank"),
         ordered=(("guilty", "iterations"),),

@@ -41,19 +41,31 @@ OF_ANY = {
 }
 """Warning code → what to do, whatever recorded the reports."""
 
+TEN_STEPS = (
+    "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a longer --duration"
+)
+
+LESS_AT_ONCE = (
+    "record less at once: {capture} --capture-range cudaProfilerApi around ten to fifty steps; "
+    "--nsys=--cuda-flush-interval=1000 empties nsys's buffers every second"
+)
+
+ON_EVERY_RANK = "record the same steps on every rank: {capture} --capture-range cudaProfilerApi"
+
+OWN_START = f"{ON_EVERY_RANK}; a --delay counts from each rank's own start"
+
+PARTS = "annotate the parts of a step ({capture_snippet}), or name them with --phase "
+
 REMEDIES = {
-    "began-apart": "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a "
-    "longer --duration; --iter-range leaves the first one out",
+    "began-apart": f"{TEN_STEPS}; --iter-range leaves the first one out",
     "cannot-be-paired": "number the ranges as in {capture_snippet}, and record the same steps on "
     "every rank: {capture} --capture-range cudaProfilerApi",
     "capture-whole": "name the ranges with --iteration 'REGEX', or annotate the loop: "
     "{capture_snippet}; code that cannot be edited: {capture} --python-functions-trace torch.json",
     "collectives-missing": "record them on every rank, as {capture} does: nsys --trace=cuda,nvtx "
     "for NCCL, and mpi for MPI; a gloo all-reduce needs a range 'all_reduce' around it",
-    "events-lost": "record less at once: {capture} --capture-range cudaProfilerApi around ten to "
-    "fifty steps; --nsys=--cuda-flush-interval=1000 empties nsys's buffers every second",
-    "few-iterations": "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a "
-    "longer --duration",
+    "events-lost": LESS_AT_ONCE,
+    "few-iterations": TEN_STEPS,
     "file-name-disagrees": "name reports by their rank, as {capture} does",
     "gpu-missing": "record it on every rank, as {capture} does: nsys --trace=cuda,nvtx; for a job "
     "on CPUs there is nothing to do",
@@ -62,10 +74,8 @@ REMEDIES = {
     "graphs-opaque": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
     "iteration-cut": "end the recording while training goes on: {capture} --capture-range "
     "cudaProfilerApi, or --delay S --duration S",
-    "iterations-missing": "record the same steps on every rank: {capture} --capture-range "
-    "cudaProfilerApi; a --delay counts from each rank's own start",
-    "iterations-uneven": "record the same steps on every rank: {capture} --capture-range "
-    "cudaProfilerApi; a --delay counts from each rank's own start",
+    "iterations-missing": OWN_START,
+    "iterations-uneven": OWN_START,
     "iterations-assumed": "annotate the loop: {capture_snippet}; or call prof.step() of PyTorch's "
     "profiler after each iteration",
     "markers-missing": "annotate on every rank, not on rank 0 alone: {capture_snippet}",
@@ -74,20 +84,16 @@ REMEDIES = {
     "--nodes; check and ingest them together",
     "no-iterations": "leave out --iteration, or annotate the loop: {capture_snippet}; code that "
     "cannot be edited: {capture} --python-functions-trace torch.json",
-    "no-phases": "annotate the parts of a step ({capture_snippet}), or name them with --phase "
-    "forward='REGEX' and so on",
+    "no-phases": f"{PARTS}forward='REGEX' and so on",
     "no-utc": "capture again with {capture}; an export needs the table "
     "TARGET_INFO_SESSION_START_TIME",
-    "phases-from-operators": "annotate the parts of a step ({capture_snippet}), or name them with "
-    "--phase forward='REGEX' and so on",
+    "phases-from-operators": f"{PARTS}forward='REGEX' and so on",
     "phases-unknown": "record whole steps, ten or more: {capture} --capture-range cudaProfilerApi; "
     "kernels of CUDA graphs: {capture} --cuda-graph-nodes, and a graph for each phase",
-    "phase-unnamed": "annotate the parts of a step ({capture_snippet}), or name them with --phase "
-    "backward='REGEX' and so on",
+    "phase-unnamed": f"{PARTS}backward='REGEX' and so on",
     "launches-missing": "record the API calls: nsys --trace=cuda, and export with the table "
     "CUPTI_ACTIVITY_KIND_RUNTIME",
-    "records-missing": "record less at once: {capture} --capture-range cudaProfilerApi around ten "
-    "to fifty steps; --nsys=--cuda-flush-interval=1000 empties nsys's buffers every second",
+    "records-missing": LESS_AT_ONCE,
     "report-cut": "copy the report again, or capture again with {capture}",
     "rank-assumed": "name the report by its rank, as {capture} does; or --rank N",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
@@ -103,8 +109,7 @@ REMEDIES = {
     "versions-differ": "capture with one nsys on every node: {capture}, and "
     "RANKSCOPE_NSYS=/path/to/nsys in the job's environment",
     "waits-hidden": "record NCCL's kernels, as {capture} does: nsys --trace=cuda,nvtx",
-    "windows-shifted": "record the same steps on every rank: {capture} --capture-range "
-    "cudaProfilerApi",
+    "windows-shifted": ON_EVERY_RANK,
 }
 """Warning code → what to do about a report of nsys.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
 from contextlib import closing
 
-from rankscope.errors import RankscopeError, ReportBug, ToolError
-from rankscope.ingestion.workers.local import Got
+from rankscope.errors import ReportBug, ToolError
+from rankscope.ingestion.workers.local import Finished, Function, Got
 from rankscope.ingestion.workers.local import WorkerPool as WorkerPool
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
@@ -15,18 +14,18 @@ from rankscope.util import bug_log
 
 LOG = logging.getLogger("rankscope.ingestion")
 
-Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
+Results = Finished[ReportRows]
 """Reports with their rows or errors, as workers finish them."""
 
 
 def map_reports(
-    function: Callable[[ReportFile, ShapingOptions], Got],
+    function: Function[Got],
     files: list[ReportFile],
     options: ShapingOptions,
     jobs: int | None = None,
     scheduler: str | None = None,
     pool: WorkerPool | None = None,
-) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+) -> Finished[Got]:
     """Yield each report with the function's result or the error it raised, as they finish.
 
     Local processes begin at once, before the first result is asked for.
@@ -44,34 +43,6 @@ def map_reports(
     """
     if scheduler is None:
         return _noting((pool or WorkerPool(jobs)).map(function, files, options))
-    return _noting(_on_cluster(function, files, options, scheduler))
-
-
-def _noting(
-    results: Generator[tuple[ReportFile, Got | RankscopeError]],
-) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
-    """Yield results, after the traceback of a bug was logged."""
-    with closing(results):
-        for file, result in results:
-            yield file, _noted(result) if isinstance(result, ReportBug) else result
-
-
-def _noted(bug: ReportBug) -> ReportBug:
-    """The error with the place of its traceback, which is logged and kept in a file."""
-    for line in bug.details.splitlines():
-        LOG.info("%s", line)
-    path = bug_log.kept(bug.details)
-    where = "what --verbose says" if path is None else f"the last traceback in {path}"
-    hint = f"leave it out with --on-error skip; please report the bug, with {where}"
-    return ReportBug(bug.message, hint=hint, details=bug.details)
-
-
-def _on_cluster(
-    function: Callable[[ReportFile, ShapingOptions], Got],
-    files: list[ReportFile],
-    options: ShapingOptions,
-    scheduler: str,
-) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
     try:
         from rankscope.ingestion.workers.dask import map_on_cluster
     except ModuleNotFoundError as error:
@@ -79,4 +50,15 @@ def _on_cluster(
             f"--scheduler needs Dask, which is not installed ({error.name} is missing)",
             hint="pip install 'rankscope[cluster]'; versions must equal those of the cluster",
         ) from error
-    return map_on_cluster(function, files, options, scheduler)
+    return _noting(map_on_cluster(function, files, options, scheduler))
+
+
+def _noting(results: Finished[Got]) -> Finished[Got]:
+    """Yield results; the traceback of a bug is logged, and the hint says where it is kept."""
+    with closing(results):
+        for file, result in results:
+            if isinstance(result, ReportBug):
+                for line in result.details.splitlines():
+                    LOG.info("%s", line)
+                result.hint += f"; {bug_log.hint(result.details)}"
+            yield file, result

@@ -6,7 +6,7 @@ lost, Dask reads its reports again on another; each report is received whole and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from itertools import islice
@@ -25,7 +25,7 @@ from rankscope.ingestion.workers.dask_client import (
     mismatch,
     versions,
 )
-from rankscope.ingestion.workers.local import Got, guarded
+from rankscope.ingestion.workers.local import Finished, Function, Got, guarded
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 
@@ -41,13 +41,13 @@ holds the rows of one report only.
 
 
 def map_on_cluster(
-    function: Callable[[ReportFile, ShapingOptions], Got],
+    function: Function[Got],
     files: list[ReportFile],
     options: ShapingOptions,
     scheduler: str,
     connect_s: float = CONNECT_S,
     patience_s: float = PATIENCE_S,
-) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+) -> Finished[Got]:
     """Yield as `map_reports` does, from the workers of a Dask cluster.
 
     Args:
@@ -86,10 +86,7 @@ def map_on_cluster(
 
 
 def read_report(
-    function: Callable[[ReportFile, ShapingOptions], Got],
-    file: ReportFile,
-    options: ShapingOptions,
-    wanted: Versions,
+    function: Function[Got], file: ReportFile, options: ShapingOptions, wanted: Versions
 ) -> Got | RankscopeError:
     """The function's result for one report, or the error it raised; runs on a worker.
 

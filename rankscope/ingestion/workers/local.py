@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
@@ -71,6 +72,14 @@ CHANGED_HINT = "is it still being written or copied? Run the same command again 
 
 Got = TypeVar("Got")
 
+Function = Callable[[ReportFile, ShapingOptions], Got]
+
+Finished = Generator[tuple[ReportFile, Got | RankscopeError]]
+"""Reports with their results or errors, as workers finish them."""
+
+_Read = Callable[[ReportFile], Got | RankscopeError]
+_Running = dict[Future[Got | RankscopeError], ReportFile]
+
 
 class WorkerPool:
     """Worker processes, as many as the reports justify; must be closed."""
@@ -102,44 +111,42 @@ class WorkerPool:
         self._start(self._workers)
 
     def map(
-        self,
-        function: Callable[[ReportFile, ShapingOptions], Got],
-        files: list[ReportFile],
-        options: ShapingOptions,
-    ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+        self, function: Function[Got], files: list[ReportFile], options: ShapingOptions
+    ) -> Finished[Got]:
         """Yield as `map_reports` does, from workers, or from this process where that is faster.
 
         Workers begin at once, before the first result is asked for.
         """
+        read: _Read[Got] = partial(guarded, function, options=options)
         if not self._worker_count(files):
             loader.amount.announce(sum(map(_bytes_read, files)))
-            return _in_process(function, files, options)
+            return ((file, read(file)) for file in files)
         if self._executor is None:
             self.start(files)
         waiting = deque(sorted(files, key=lambda file: file.bytes, reverse=True))
-        running: dict[Future[Got | RankscopeError], ReportFile] = {}
-        lost = self._submit_all(function, waiting, options, running)
-        return self._results(function, waiting, options, running, lost)
+        running: _Running[Got] = {}
+        lost = self._submit_all(read, waiting, running)
+        return self._results(read, waiting, running, lost)
 
     def _results(
         self,
-        function: Callable[[ReportFile, ShapingOptions], Got],
+        read: _Read[Got],
         waiting: deque[ReportFile],
-        options: ShapingOptions,
-        running: dict[Future[Got | RankscopeError], ReportFile],
+        running: _Running[Got],
         lost: list[ReportFile],
-    ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+    ) -> Finished[Got]:
         """Yield the results of reports that are waiting, running, or lost with their worker."""
         try:
             while waiting or running or lost:
-                lost = lost or self._submit_all(function, waiting, options, running)
+                lost = lost or self._submit_all(read, waiting, running)
                 reads = self._helps and bool(waiting) and not lost
                 if reads:
-                    yield from _in_process(function, [waiting.pop()], options)
+                    file = waiting.pop()
+                    yield file, read(file)
                 results, killed = _finished(running, all_of_them=bool(lost), patient=not reads)
                 yield from results
                 if lost := lost + killed:
-                    yield from self._each_alone(function, lost, options)
+                    yield from self._each_alone(read, lost)
                     if waiting:
                         self._start(self._workers)
                     lost = []
@@ -173,40 +180,24 @@ class WorkerPool:
             for _ in range(workers):
                 self._executor.submit(_import_needed)
 
-    def _submit(
-        self,
-        function: Callable[[ReportFile, ShapingOptions], Got],
-        file: ReportFile,
-        options: ShapingOptions,
-    ) -> Future[Got | RankscopeError]:
+    def _submit(self, read: _Read[Got], file: ReportFile) -> Future[Got | RankscopeError]:
         with signals_held():  # a worker that was idle for long is started again here
-            submitted: Future[Got | RankscopeError] = self._executor.submit(
-                guarded, function, file, options
-            )
+            submitted: Future[Got | RankscopeError] = self._executor.submit(read, file)
         return submitted
 
     def _submit_all(
-        self,
-        function: Callable[[ReportFile, ShapingOptions], Got],
-        waiting: deque[ReportFile],
-        options: ShapingOptions,
-        running: dict[Future[Got | RankscopeError], ReportFile],
+        self, read: _Read[Got], waiting: deque[ReportFile], running: _Running[Got]
     ) -> list[ReportFile]:
         """Start as many reports as there is room for; the one that met killed workers, if any."""
         while waiting and len(running) < AHEAD * self._workers:
             file = waiting.popleft()
             try:
-                running[self._submit(function, file, options)] = file
+                running[self._submit(read, file)] = file
             except BrokenExecutor:
                 return [file]
         return []
 
-    def _each_alone(
-        self,
-        function: Callable[[ReportFile, ShapingOptions], Got],
-        files: list[ReportFile],
-        options: ShapingOptions,
-    ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+    def _each_alone(self, read: _Read[Got], files: list[ReportFile]) -> Finished[Got]:
         """Read reports that were lost with a worker again, one at a time in one process."""
         is_ready = False
         for file in files:
@@ -214,7 +205,7 @@ class WorkerPool:
                 if not is_ready:
                     self._start(1)
                 try:
-                    result = self._submit(function, file, options).result()
+                    result = self._submit(read, file).result()
                     is_ready = True
                     break
                 except BrokenExecutor as error:
@@ -229,23 +220,13 @@ class WorkerPool:
         return readers if readers > 1 else 0
 
 
-def _in_process(
-    function: Callable[[ReportFile, ShapingOptions], Got],
-    files: list[ReportFile],
-    options: ShapingOptions,
-) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
-    """Yield as `map_reports` does, from this process."""
-    for file in files:
-        yield file, guarded(function, file, options)
-
-
 def _size(files: list[ReportFile]) -> int:
     """The cost of reports, in bytes that are read in the same time."""
     return sum(REPORT_BYTES + file.bytes for file in files)
 
 
 def _finished(
-    running: dict[Future[Got | RankscopeError], ReportFile], all_of_them: bool, patient: bool
+    running: _Running[Got], all_of_them: bool, patient: bool
 ) -> tuple[list[tuple[ReportFile, Got | RankscopeError]], list[ReportFile]]:
     """Take out of `running` what has a result, and what was lost with a killed worker.
 
@@ -270,7 +251,7 @@ def _finished(
 
 
 def guarded(
-    function: Callable[[ReportFile, ShapingOptions], Got], file: ReportFile, options: ShapingOptions
+    function: Function[Got], file: ReportFile, options: ShapingOptions
 ) -> Got | RankscopeError:
     """The function's result, or an error that names the report, whatever was raised."""
     result: Got | RankscopeError
@@ -282,17 +263,12 @@ def guarded(
     except MemoryError:
         result = ReportError(f"{file.path}: too large for the memory that is free", hint=LESS_HINT)
     except Exception as error:
-        result = bug(file, error)
+        result = ReportBug(
+            f"{file.path}: cannot be read because of a bug in rankscope ({type(error).__name__})",
+            hint="leave it out with --on-error skip",
+            details="".join(traceback.format_exception(error)),
+        )
     return _changed(file) or result
-
-
-def bug(file: ReportFile, error: Exception) -> ReportBug:
-    """The error of a report that rankscope failed on; call it where `error` is caught."""
-    return ReportBug(
-        f"{file.path}: cannot be read because of a bug in rankscope ({type(error).__name__})",
-        hint="leave it out with --on-error skip; please report the bug, with what --verbose says",
-        details="".join(traceback.format_exception(error)),
-    )
 
 
 def _changed(file: ReportFile) -> UnreadableReport | None:

@@ -59,30 +59,20 @@ class Capture(Answer, kw_only=True, tag="rankscope/capture/1"):
 
 
 def capture(
-    script: str,
-    output: str | None,
-    start: str | None,
-    following: next_capture.NextCapture | None,
+    script: str, output: str | None, start: str | None, following: next_capture.NextCapture | None
 ) -> Capture:
     """The document of `capture`."""
-    return Capture(
-        run=None,
-        warnings=(),
-        script=script,
-        output=output,
-        start=start,
-        need=None if following is None else _next(following),
-    )
-
-
-def _next(following: next_capture.NextCapture) -> NextCapture:
-    first, last = following.iterations
-    return struct_of(
-        NextCapture,
-        following,
-        ranks=tuple(
+    need = None
+    if following is not None:
+        ranks = (
             RecordedRank(label=label, rank=rank, host=host) for label, rank, host in following.ranks
-        ),
-        iterations=RecordedIterations(first=first, last=last),
-        options=tuple(struct_of(NeededOption, each) for each in following.needed),
-    )
+        )
+        first, last = following.iterations
+        need = struct_of(
+            NextCapture,
+            following,
+            ranks=tuple(ranks),
+            iterations=RecordedIterations(first=first, last=last),
+            options=tuple(struct_of(NeededOption, each) for each in following.needed),
+        )
+    return Capture(run=None, warnings=(), script=script, output=output, start=start, need=need)

@@ -30,12 +30,7 @@ class Explain(Answer, kw_only=True, tag="rankscope/explain/1"):
 
 def explain(term: str | None, found: terms.Explanation) -> Explain:
     """The document of `explain`."""
-    return Explain(
-        run=None,
-        warnings=(),
-        term=term,
-        entries=tuple(
-            struct_of(Entry, each, text="\n\n".join(each.paragraphs)) for each in found.entries
-        ),
-        related=found.related,
+    entries = tuple(
+        struct_of(Entry, each, text="\n\n".join(each.paragraphs)) for each in found.entries
     )
+    return Explain(run=None, warnings=(), term=term, entries=entries, related=found.related)

@@ -100,10 +100,10 @@ def pick_reports(
     comparison: Comparison,
     problems: Iterable[RunWarning],
     picks: Picks,
-    *,
     command: str | None,
-    view: Path | None,
-    rsync: str | None,
+    *,
+    view: Path | None = None,
+    rsync: str | None = None,
 ) -> PickReports:
     """The document of `pick-reports`.
 
@@ -113,7 +113,6 @@ def pick_reports(
         rsync: the shell line that fetches the copies of the reports, or None.
     """
     key = METRICS[picks.metric].key("value")
-    absent = {name: UNSET for name in ("value_ns", "value") if name != key}
     return PickReports(
         run=run_of(db, comparison.facts),
         warnings=warnings_of(problems),
@@ -127,8 +126,7 @@ def pick_reports(
                     worst=struct_of(Window, each.worst),
                     typical=struct_of(Window, each.typical),
                 ),
-                **{key: each.value},
-                **absent,
+                **{"value_ns": UNSET, "value": UNSET, key: each.value},
             )
             for each in picks.picks
         ),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from rankscope.compare.comparison import Comparison
 from rankscope.model import reports
-from rankscope.output.documents.common import Answer, Run, says, struct_of, warnings_of
+from rankscope.output.documents.common import Answer, run_of, says, struct_of, warnings_of
 
 
 class Ingested(Struct, kw_only=True):
@@ -96,8 +98,8 @@ def ingested(outcomes: Sequence[reports.ReportOutcome]) -> tuple[Ingested, ...]:
 
 
 def ingest(
-    run: Run | None,
-    problems: Iterable[reports.RunWarning],
+    db: Path,
+    comparison: Comparison,
     outcomes: Sequence[reports.ReportOutcome],
     seconds: float,
     events: int,
@@ -105,13 +107,11 @@ def ingest(
     """The document of one ingest.
 
     Args:
-        run: the run of the database; None where its ranks cannot be compared.
-        outcomes: what was done with each report.
-        events: those that were read.
+        comparison: of the run of the database, up to its matching.
     """
     return Ingest(
-        run=run,
-        warnings=warnings_of(problems),
+        run=run_of(db, comparison.facts if comparison.comparable else None),
+        warnings=warnings_of(comparison.warnings),
         reports=ingested(outcomes),
         seconds=seconds,
         events=events,
@@ -121,11 +121,7 @@ def ingest(
 def check(
     checked: Sequence[reports.CheckedReport], problems: Iterable[reports.RunWarning]
 ) -> Check:
-    """The document of `check`.
-
-    Args:
-        problems: their problems as warnings.
-    """
+    """The document of `check`; `problems` are those of the reports as warnings."""
     return Check(
         run=None,
         warnings=warnings_of(problems),

@@ -47,14 +47,9 @@ class ShownWindow(Struct, kw_only=True):
     end_ns: End
 
 
-class ShownPhase(Struct, kw_only=True):
+class ShownPhase(ShownWindow, kw_only=True):
     """A piece of a window; the pieces of a rank's clock are disjoint and fill it."""
 
-    rank: OfRank
-    iteration: OfIteration
-    clock: Annotated[Clock, says("the clock of the window")]
-    start_ns: Start
-    end_ns: End
     phase: Annotated[str, says("the phase, or `exposed_communication`")]
 
 

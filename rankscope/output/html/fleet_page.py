@@ -6,8 +6,6 @@ It is made like the page of a run (`page`): names stay text, and nothing is load
 from __future__ import annotations
 
 import html
-import json
-import re
 
 import polars as pl
 
@@ -19,14 +17,14 @@ from rankscope.output.documents.common import Document
 from rankscope.output.fleet_map import FleetMap, cost_text, fleet_map
 from rankscope.output.fleet_tables import KINDS
 from rankscope.output.html import fleet_chart
-from rankscope.output.html.page import ESCAPES, package_text, palette, policy, safe
+from rankscope.output.html.page import WHOLE, filled, package_text, palette, safe
 from rankscope.output.html.tables import sortable_table
 from rankscope.output.quantities import moment
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
 
 SCRIPTS = ("basics", "tables", "fleet")
-"""The page's own scripts in the order in which they run; they share one scope."""
+"""The page's own scripts."""
 
 LONGEST = 2000
 """Most characters of a sentence."""
@@ -38,37 +36,27 @@ MOST_NAMED = 6
 def render_fleet(fleet: Fleet) -> bytes:
     """The whole page as UTF-8."""
     found = fleet_map(fleet)
-    data = safe(_data(fleet))
-    own = "\n".join(package_text(f"js/{name}.js") for name in SCRIPTS)
-    script = f'"use strict";\n(() => {{\n{own}\n}})();'
     sentence = sanitized(fleet.sentence, LONGEST)
     count = len(fleet.suspects)
-    blocks = {
-        "policy": html.escape(policy([script])),
-        "title": html.escape(f"Fleet of {counted(fleet.runs.height, 'run')} – rankscope"),
-        "style": "\n".join(
-            [palette(), fleet_chart.style(), package_text("page.css"), package_text("fleet.css")]
-        ),
-        "class": "balanced" if not count else "suspects",
-        "badge": html.escape(counted(count, "suspect") if count else "nobody beyond chance"),
-        "sentence": html.escape(sentence),
-        "next": html.escape(sanitized(f"Next: {fleet.next}.", LONGEST)),
+    texts = {
+        "title": f"Fleet of {counted(fleet.runs.height, 'run')} – rankscope",
+        "class": "suspects" if count else "balanced",
+        "badge": counted(count, "suspect") if count else "nobody beyond chance",
+        "sentence": sentence,
+        "next": sanitized(f"Next: {fleet.next}.", LONGEST),
+        "left_out": _left_out(found),
+        "made": f"Made by rankscope {__version__}. {WHOLE}",
+    }
+    styles = [palette(), fleet_chart.style(), package_text("page.css"), package_text("fleet.css")]
+    label = f"Hardware by runs. {sentence} The tables hold the numbers."
+    markup = {
+        "style": "\n".join(styles),
         "figures": _figures(fleet),
         "warnings": _warnings(fleet),
         "legend": _legend(found),
-        "chart": fleet_chart.chart(
-            found, f"Hardware by runs. {sentence} The tables hold the numbers."
-        ),
-        "left_out": html.escape(_left_out(found)),
-        "made": html.escape(
-            f"Made by rankscope {__version__}. The page contains all its data and loads nothing."
-        ),
-        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
-        "script": script,
+        "chart": fleet_chart.chart(found, label),
     }
-    template = package_text("fleet.html")
-    text = re.sub(r"\{\{(\w+)\}\}", lambda match: blocks[match[1]], template)
-    return text.encode("utf-8", "replace")
+    return filled("fleet.html", safe(_data(fleet)), SCRIPTS, texts, markup)
 
 
 def _figures(fleet: Fleet) -> str:
@@ -112,18 +100,10 @@ def _left_out(found: FleetMap) -> str:
 
 
 def _data(fleet: Fleet) -> Document:
+    plain = ("id", "host", "slot", "name", "suspect", "guilty", "runs", "rate", "low", "high")
     hardware = fleet.hardware.select(
         pl.col("kind").replace(KINDS),
-        "id",
-        "host",
-        "slot",
-        "name",
-        "suspect",
-        "guilty",
-        "runs",
-        "rate",
-        "low",
-        "high",
+        *plain,
         pl.col("p").map_elements(lambda p: float(f"{p:.2g}"), pl.Float64),
         (pl.col("cost_ns") / NS_PER_HOUR)
         .map_elements(lambda cost: float(f"{cost:.3g}"), pl.Float64)

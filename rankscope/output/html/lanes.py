@@ -36,53 +36,39 @@ class ShownTimeline:
     is_of_picks: bool = True  # in the iteration in which they differ most
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineSection:
-    """The data of the page's timeline section."""
-
-    chart: Document
-    tables: tuple[Document, ...] = ()
-
-
-def timeline_section(detail: ShownTimeline, labels: Mapping[int, str]) -> TimelineSection:
-    """Lanes of each rank: its phases, its busiest streams and its collectives.
+def timeline_section(
+    detail: ShownTimeline, labels: Mapping[int, str]
+) -> tuple[Document, list[Document]]:
+    """Lanes of each rank: its phases, its busiest streams and its collectives; and tables.
 
     Args:
         labels: rank → its label; ranks without one are shown because they arrive last.
 
     Returns:
-        `chart` has the keys caption, lanes (rank, pick, name), bars (columns: the index of the
-        lane, and those of BAR; times in ns since the earliest window) and late (at most one: at,
-        rank).
+        The chart: caption, lanes (rank, pick, name), bars (columns: the index of the lane, and
+        those of BAR; times in ns since the earliest window) and late (at most one: at, rank). Its
+        tables.
     """
     timeline = detail.timeline
     if timeline is None:
-        return TimelineSection(
-            {
-                "caption": f"There is no timeline: {detail.reason}.",
-                "lanes": [],
-                "bars": [],
-                "late": [],
-            }
-        )
+        caption = f"There is no timeline: {detail.reason}."
+        return {"caption": caption, "lanes": [], "bars": [], "late": []}, []
     found = timeline_lanes(timeline)
     lanes = [(rank, lane) for rank, own in found.of.items() for lane in own]
     bars = pl.concat(
         lane.bars.with_columns(lane=pl.lit(place)) for place, (_, lane) in enumerate(lanes)
     )
     late = last_arrival(timeline)
-    return TimelineSection(
-        chart={
-            "caption": _caption(timeline, found, late, detail.is_of_picks),
-            "lanes": [
-                {"rank": rank, "pick": labels.get(rank, LAST), "name": lane.name}
-                for rank, lane in lanes
-            ],
-            "bars": [bars[name].to_list() for name in ("lane", *BAR)],
-            "late": [] if late is None else [{"rank": late.rank, "at": late.moment_ns}],
-        },
-        tables=(_collectives_table(timeline),),
-    )
+    chart = {
+        "caption": _caption(timeline, found, late, detail.is_of_picks),
+        "lanes": [
+            {"rank": rank, "pick": labels.get(rank, LAST), "name": lane.name}
+            for rank, lane in lanes
+        ],
+        "bars": [bars[name].to_list() for name in ("lane", *BAR)],
+        "late": [] if late is None else [{"rank": late.rank, "at": late.moment_ns}],
+    }
+    return chart, [_collectives_table(timeline)]
 
 
 def _caption(

@@ -12,8 +12,9 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from typing import Any
 
 import polars as pl
 
@@ -37,18 +38,8 @@ from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
 SCRIPTS = (
-    "basics",
-    "data",
-    "look",
-    "server",
-    "states",
-    "picked",
-    "map",
-    "phases",
-    "timeline",
-    "tables",
-    "address",
-    "main",
+    *("basics", "data", "look", "server", "states", "picked", "map"),
+    *("phases", "timeline", "tables", "address", "main"),
 )
 """The page's own scripts in the order in which they run; they share one scope."""
 
@@ -72,6 +63,38 @@ SERVED = "The page asks rankscope on this machine for more, and nothing else."
 """The last sentence of a page from disk, and of one that is served."""
 
 
+def filled(
+    template: str,
+    data: Document,
+    scripts: Iterable[str],
+    texts: Mapping[str, str],
+    markup: Mapping[str, str],
+    is_served: bool = False,
+) -> bytes:
+    """A page as UTF-8.
+
+    Args:
+        template: the name of its file.
+        data: what its scripts show.
+        scripts: the names of its own scripts in the order in which they run; they share one scope.
+        texts: block of the template → text, which is escaped.
+        markup: block → HTML, CSS, or the script `vendor`.
+        is_served: the page may ask its own server.
+    """
+    own = "\n".join(package_text(f"js/{name}.js") for name in scripts)
+    script = f'"use strict";\n(() => {{\n{own}\n}})();'
+    allowed = [markup[name] for name in ("vendor",) if name in markup]
+    escaped = {**texts, "policy": policy([*allowed, script], is_served)}
+    blocks = {
+        **markup,
+        **{name: html.escape(text) for name, text in escaped.items()},
+        "script": script,
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
+    }
+    text = re.sub(r"\{\{(\w+)\}\}", lambda found: blocks[found[1]], package_text(template))
+    return text.encode("utf-8", "replace")
+
+
 def render_page(
     comparison: Comparison, result: Imbalance, picks: Picks, detail: ShownTimeline, origin: Origin
 ) -> bytes:
@@ -84,27 +107,18 @@ def render_page(
         origin: the database, the file and the program, for the texts of the page.
     """
     data = page_data(comparison, result, picks, detail, origin)
-    own = "\n".join(package_text(f"js/{name}.js") for name in SCRIPTS)
-    scripts = {
-        "vendor": package_text(CHARTS),
-        "script": f'"use strict";\n(() => {{\n{own}\n}})();',
-    }
     lead, stop, rest = data["verdict"]["sentence"].partition(". ")
     lead += stop
-    blocks = {
-        **scripts,
-        "policy": html.escape(policy(scripts.values(), origin.is_served)),
-        "title": html.escape(f"{lead.strip()} – {data['run']['name']} – rankscope"),
-        "style": f"{palette()}\n{package_text('page.css')}",
-        "sentence": html.escape(lead),
-        "rest": html.escape(rest),
-        "next": html.escape(data["next"]),
-        "facts": html.escape(data["facts"]),
-        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
+    texts = {
+        "title": f"{lead.strip()} – {data['run']['name']} – rankscope",
+        "sentence": lead,
+        "rest": rest,
+        "next": data["next"],
+        "facts": data["facts"],
     }
-    template = package_text("template.html")
-    text = re.sub(r"\{\{(\w+)\}\}", lambda found: blocks[found[1]], template)
-    return text.encode("utf-8", "replace")
+    style = f"{palette()}\n{package_text('page.css')}"
+    markup = {"vendor": package_text(CHARTS), "style": style}
+    return filled("template.html", data, SCRIPTS, texts, markup, origin.is_served)
 
 
 def page_data(
@@ -115,7 +129,8 @@ def page_data(
     flagged_cells = tables.flagged(comparison)
     first = _first_cell(flagged_cells, result, picks)
     of_note = pl.concat([pl.DataFrame([first]), flagged_cells.select("rank", "iteration")])
-    timeline = timeline_section(detail, {each.rank: each.title for each in picks.picks})
+    labels = {each.rank: each.title for each in picks.picks}
+    chart, of_timeline = timeline_section(detail, labels)
     cells = columns.cells(
         comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
     )
@@ -149,10 +164,10 @@ def page_data(
         },
         "states": cell_states(comparison, of_note.unique(maintain_order=True).head(MOST_CELLS)),
         "state_names": STATE_NAMES,
-        "timeline": timeline.chart,
+        "timeline": chart,
         "tables": [
             *tables.number_tables(comparison, result, flagged_cells),
-            *timeline.tables,
+            *of_timeline,
             *tables.quality_tables(comparison, facts),
         ],
         "served": origin.is_served,
@@ -203,7 +218,7 @@ def _first_cell(flagged_cells: pl.DataFrame, result: Imbalance, picks: Picks) ->
 def safe(value: Document) -> Document:
     """The document with every text sanitized and cut to LONGEST, those of SENTENCES later."""
 
-    def inside(each: object, longest: int = LONGEST) -> object:
+    def inside(each: Any, longest: int = LONGEST) -> Any:
         if isinstance(each, str):
             return sanitized(each, longest)
         if isinstance(each, dict):
@@ -213,18 +228,15 @@ def safe(value: Document) -> Document:
             }
         return [inside(inner) for inner in each] if isinstance(each, list | tuple) else each
 
-    return {
-        key: inside(inner, LONGEST_SENTENCE if key in SENTENCES else LONGEST)
-        for key, inner in value.items()
-    }
+    document: Document = inside(value)
+    return document
 
 
 def policy(scripts: Iterable[str], is_served: bool = False) -> str:
     """The Content-Security-Policy: these scripts, inline styles, and nothing from outside.
 
-    A page that is served may ask its own server.
-
-    The chart library sets styles itself, so inline styles cannot be limited by a hash.
+    A page that is served may ask its own server. The chart library sets styles itself, so inline
+    styles cannot be limited by a hash.
     """
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'"

@@ -45,45 +45,26 @@ def figures(result: Imbalance) -> list[Figure]:
     """Key figures: the numbers of the verdict, and means of the main metrics."""
     verdict, count = result.verdict, result.iterations.height
     known = {each.metric: each for each in result.metrics}
+    at_most = " at most" if verdict.gain_is_bound else ""
     found: list[Figure] = []
     if verdict.excess_ns is not None:
-        found.append(
-            (
-                "Excess when flagged",
-                f"{milliseconds(verdict.excess_ns)} ms",
-                "above the median rank",
-            )
-        )
+        excess = f"{milliseconds(verdict.excess_ns)} ms"
+        found.append(("Excess when flagged", excess, "above the median rank"))
     if verdict.iterations:
         every = "" if verdict.period is None else f", every {ordinal(verdict.period)}"
         found.append(("Flagged", f"{len(verdict.iterations)} of {count}", f"iterations{every}"))
     if verdict.cause is not None:
         found.append(("Mostly in", verdict.cause, f"{percent(verdict.cause_share)} of the excess"))
-    if verdict.gain_ns is not None:
-        found.append(
-            (
-                "Fixing it saves at most" if verdict.gain_is_bound else "Fixing it saves",
-                total(verdict.gain_ns),
-                _share(verdict.gain_ns, verdict.gain),
-            )
-        )
-    if verdict.gain_all is not None:
-        found.append(
-            (
-                "All imbalance costs at most" if verdict.gain_is_bound else "All imbalance costs",
-                total(verdict.gain_all_ns),
-                _share(verdict.gain_all_ns, verdict.gain_all),
-            )
-        )
+    for term, gain_ns, gain in (
+        ("Fixing it saves", verdict.gain_ns, verdict.gain),
+        ("All imbalance costs", verdict.gain_all_ns, verdict.gain_all),
+    ):
+        if gain_ns is not None:
+            found.append((f"{term}{at_most}", total(gain_ns), _share(gain_ns, gain)))
     if result.efficiency is not None:
         load, rest = result.efficiency.load_balance, result.efficiency.communication
-        found.append(
-            (
-                "Parallel efficiency",
-                percent(result.efficiency.parallel),
-                f"load balance {percent(load)} × communication {percent(rest)}",
-            )
-        )
+        factors = f"load balance {percent(load)} × communication {percent(rest)}"
+        found.append(("Parallel efficiency", percent(result.efficiency.parallel), factors))
     for metric, term in (("iteration", "Iteration"), ("work", "Work"), ("wait", "Waiting")):
         summary = known.get(metric)
         if summary is not None and summary.mean is not None:
@@ -119,23 +100,21 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
     )
     matched = comparison.matching.summary
     unmatched = int(matched.unmatched["count"].sum())
-    return [
-        ("Ranks", f"{len(facts.ranks)}{world}, from {counted(facts.reports, 'report')}", ""),
-        ("Ranks without a report", missing, ""),
-        ("Iterations", f"{len(facts.iterations)}: {span(facts.iterations)}", ""),
-        ("Iterations left out", left_out if facts.warmup else "none", ""),
-        ("Roles", facts.roles, ""),
-        ("Iterations matched by", facts.matched_by, ""),
-        ("Clock of the times", f"{facts.clock} clock ({facts.clock_reason})", ""),
-        ("Clocks of the ranks", alignment, ""),
-        ("Collectives", f"{counted(matched.calls, 'call')} matched, {unmatched:,} not matched", ""),
-        (
-            "Flagged",
-            f"{counted(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}",
-            "",
-        ),
-        ("Resolution of the cells", precision(unit_ns), ""),
-    ]
+    cells = f"{counted(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}"
+    found = {
+        "Ranks": f"{len(facts.ranks)}{world}, from {counted(facts.reports, 'report')}",
+        "Ranks without a report": missing,
+        "Iterations": f"{len(facts.iterations)}: {span(facts.iterations)}",
+        "Iterations left out": left_out if facts.warmup else "none",
+        "Roles": facts.roles,
+        "Iterations matched by": facts.matched_by,
+        "Clock of the times": f"{facts.clock} clock ({facts.clock_reason})",
+        "Clocks of the ranks": alignment,
+        "Collectives": f"{counted(matched.calls, 'call')} matched, {unmatched:,} not matched",
+        "Flagged": cells,
+        "Resolution of the cells": precision(unit_ns),
+    }
+    return [(term, value, "") for term, value in found.items()]
 
 
 def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple[str, str]]:

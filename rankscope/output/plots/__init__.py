@@ -1,7 +1,7 @@
 """Pictures of a comparison: one module per kind of plot; the modules do not import each other.
 
-To add a kind, write a module with `draw(comparison, options) -> Figure` (see `PlotModule`) and add
-a row to `KINDS`. The module draws with matplotlib's objects, without pyplot and global state.
+To add a kind, write a module with `draw(comparison, options) -> Figure` and add a row to `KINDS`.
+The module draws with matplotlib's objects, without pyplot and global state.
 Its figure has the verdict as its title (`captions.verdict_title`) unless it shows a single
 iteration, units in its axis labels, and `captions.footer` below. matplotlib is imported when the
 first picture is drawn: it takes 1.5 s.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from rankscope.errors import UsageError
 from rankscope.output.palette import THEMES
@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
     from rankscope.compare.comparison import Comparison
     from rankscope.history.fleet.fleet import Fleet
-
-__all__ = [
-    "FORMATS",
-    "KINDS",
-    "PICKING",
-    "THEMES",
-    "Picture",
-    "PlotOptions",
-    "draw",
-    "draw_fleet",
-    "format_of",
-    "save",
-    "title_of",
-]
 
 KINDS = {
     "heatmap": "ranks × iterations: excess over the median of the role",
@@ -77,14 +63,6 @@ class PlotOptions:
     only: tuple[int, ...] = ()
 
 
-class PlotModule(Protocol):
-    """The interface of a module that draws one kind of plot."""
-
-    def draw(self, comparison: Comparison, options: PlotOptions) -> Figure:
-        """The figure, with a caption."""
-        ...
-
-
 def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) -> Figure:
     """A matplotlib figure of one kind of plot, which can be changed before it is saved.
 
@@ -107,41 +85,16 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
         )
     from rankscope.output.plots.style import styled
 
-    module = cast(PlotModule, import_module(f"rankscope.output.plots.{kind}"))
     with styled(options.theme):
-        return module.draw(comparison, options)
+        module = import_module(f"rankscope.output.plots.{kind}")
+        figure: Figure = module.draw(comparison, options)
+        return figure
 
 
 def draw_fleet(fleet: Fleet, theme: str = "light") -> Figure:
-    """A matplotlib figure of the hardware and the runs of a fleet.
-
-    Args:
-        fleet: what many runs say.
-        theme: light or dark.
-    """
-    module = import_module("rankscope.output.plots.fleet")
-    return cast("Figure", module.draw(fleet, theme))
-
-
-def save(figure: Figure, path: Path, theme: str = "light") -> None:
-    """Write a figure as PNG, SVG or PDF; the ending of the file name selects the format.
-
-    Raises:
-        UsageError: the ending is not one of `FORMATS`, or the file cannot be written.
-    """
-    write_whole(path, _encoded(figure, format_of(path), theme))
-
-
-def _encoded(figure: Figure, ending: str, theme: str) -> bytes:
-    """A figure as the content of a file of one of `FORMATS`."""
-    from rankscope.output.plots.style import styled
-
-    dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    about = {"Title": title_of(figure), **dates.get(ending, {})}
-    content = BytesIO()
-    with styled(theme):
-        figure.savefig(content, format=ending, dpi=DOTS_PER_INCH, metadata=about)
-    return content.getvalue()
+    """A matplotlib figure of the hardware and the runs of a fleet; `theme` is light or dark."""
+    figure: Figure = import_module("rankscope.output.plots.fleet").draw(fleet, theme)
+    return figure
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,8 +113,8 @@ class Picture:
 
     @property
     def title(self) -> str:
-        """What the picture says."""
-        return title_of(self.figure)
+        """What the picture says, on one line."""
+        return " ".join(self.figure.get_suptitle().split())
 
     def save(self, path: str | Path) -> Picture:
         """Write the picture as PNG, SVG or PDF; the picture with its file.
@@ -169,8 +122,9 @@ class Picture:
         Raises:
             UsageError: the ending is not one of `FORMATS`, or the file cannot be written.
         """
-        save(self.figure, Path(path), self.theme)
-        return replace(self, path=Path(path))
+        target = Path(path)
+        write_whole(target, self._encoded(format_of(target)))
+        return replace(self, path=target)
 
     def __fspath__(self) -> str:
         if self.path is None:
@@ -182,12 +136,22 @@ class Picture:
 
     def _repr_png_(self) -> bytes:
         """The picture as a notebook shows it."""
-        return _encoded(self.figure, "png", self.theme)
+        return self._encoded("png")
 
+    def _encoded(self, ending: str) -> bytes:
+        """The content of a file of one of `FORMATS`."""
+        from rankscope.output.plots.style import styled
 
-def title_of(figure: Figure) -> str:
-    """The title of a figure, on one line."""
-    return " ".join(figure.get_suptitle().split())
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        content = BytesIO()
+        with styled(self.theme):
+            self.figure.savefig(
+                content,
+                format=ending,
+                dpi=DOTS_PER_INCH,
+                metadata={"Title": self.title, **dates.get(ending, {})},
+            )
+        return content.getvalue()
 
 
 def format_of(path: Path, option: str = "-o") -> str:

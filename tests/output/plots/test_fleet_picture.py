@@ -16,7 +16,7 @@ from rankscope.errors import UsageError
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of
 from rankscope.output.fleet_map import MOST_ROWS, MOST_RUNS, cost_text, fleet_map
-from rankscope.output.plots import draw_fleet, title_of
+from rankscope.output.plots import Picture, draw_fleet
 from tests.history.fleet.fleets import HOURS, Plan, fleet
 
 
@@ -60,7 +60,7 @@ def test_the_picture_shows_them(answer: Fleet, theme: str) -> None:
     there, cost = (np.ma.getmaskarray(each.get_array()) for each in meshes(figure))
     assert np.array_equal(~there, found.present)
     assert np.array_equal(~cost, found.guilty)
-    assert title_of(figure) == answer.sentence
+    assert Picture(figure).title == answer.sentence
     labels = figure.axes[0].get_yticklabels()
     [suspect] = answer.suspects
     assert labels[0].get_text() == f"{suspect.id} ({suspect.host})"

@@ -23,9 +23,9 @@ import rankscope
 from rankscope.api import view_of
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
-from rankscope.output.palette import part_name
+from rankscope.output.palette import THEMES, part_name
 from rankscope.output.phase_shares import phase_shares
-from rankscope.output.plots import KINDS, THEMES, PlotOptions, arrivals, draw, title_of
+from rankscope.output.plots import KINDS, Picture, PlotOptions, arrivals, draw
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.timeline_views import in_lanes
 from tests.output.plots.big import multiplied
@@ -67,7 +67,7 @@ def test_titles_say_the_finding_and_axes_have_units(job: Stored, kind: str, them
     before = dict(rcParams)
     figure = picture(job, kind, theme=theme)
     assert dict(rcParams) == before, "a picture leaves matplotlib as it was"
-    title = title_of(figure)
+    title = Picture(figure).title
     assert re.fullmatch(TITLES[kind], title), title
     said = words(figure)
     assert "Rank 7 needs 8.11 ms more in every 5th iteration" in said, "the verdict is there"
@@ -125,7 +125,7 @@ def worst_iteration(job: Stored) -> int:
 
 def test_heatmap_of_another_metric_tells_of_that_metric(job: Stored) -> None:
     figure = picture(job, "heatmap", metric="optimizer")
-    assert "has the most optimizer" in title_of(figure)
+    assert "has the most optimizer" in Picture(figure).title
     assert "optimizer: excess over the median rank" in words(figure)
     assert not [e for e in figure.findobj(PathCollection) if e.get_gid() == "flags"], "not for it"
 

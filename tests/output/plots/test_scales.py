@@ -13,7 +13,7 @@ from matplotlib.collections import PathCollection, QuadMesh
 
 import rankscope
 from rankscope.output.html.columns import cells
-from rankscope.output.plots import draw, title_of
+from rankscope.output.plots import Picture, draw
 from tests.forge import forge, scene
 from tests.forge.job import Plant
 from tests.output.plots.test_pictures import job_reports, one, picture, words
@@ -92,14 +92,15 @@ def test_a_single_rank_is_compared_with_itself(job: Stored, tmp_path: Path) -> N
     run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
     one_rank = Stored(tmp_path / "one", tmp_path / "one.duckdb", run)
     figure = picture(one_rank, "heatmap")
-    assert title_of(figure).startswith("Rank 7 alone: its work is longest in iteration ")
+    assert Picture(figure).title.startswith("Rank 7 alone: its work is longest in iteration ")
     assert "the rank's own median" in words(figure)
     values = one(figure.axes[0], QuadMesh).get_array()  # type: ignore[attr-defined]
     assert values.max() > 7, "its slow loads"
     assert re.fullmatch(
-        r"Rank 7 alone works [\d.]+ of [\d.]+ ms on average", title_of(picture(one_rank, "phases"))
+        r"Rank 7 alone works [\d.]+ of [\d.]+ ms on average",
+        Picture(picture(one_rank, "phases")).title,
     )
-    assert "of rank 7" in title_of(picture(one_rank, "timeline"))
+    assert "of rank 7" in Picture(picture(one_rank, "timeline")).title
 
 
 def test_a_rank_without_the_others_reports_is_alone_too(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_without_collectives_the_work_of_a_rank_is_unknown(tmp_path: Path) -> No
     run = rankscope.ingest([report], tmp_path / "one.duckdb")
     assert run.iterations()["work_ns"].is_null().all()
     figure = picture(Stored(SAMPLE, tmp_path / "one.duckdb", run), "phases")
-    title = title_of(figure)
+    title = Picture(figure).title
     assert title.startswith("Rank 2 alone: iterations take ")
     assert title.endswith("how much of it is work is unknown")
     [axes] = [axes for axes in figure.axes if axes.get_xlabel()]

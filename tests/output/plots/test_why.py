@@ -19,7 +19,7 @@ from matplotlib.text import Text
 import rankscope
 from rankscope.errors import UsageError
 from rankscope.output.html.states import cell_states
-from rankscope.output.plots import title_of
+from rankscope.output.plots import Picture
 from tests.support import MakeStored, Stored, captured, mostly_slow
 
 Why = Callable[[str], rankscope.Run]
@@ -49,7 +49,7 @@ def why(ingested: MakeStored) -> Why:
 )
 def test_the_title_says_what_was_planted(why: Why, name: str, finding: str) -> None:
     figure = why(name).plot("why").figure
-    assert re.fullmatch(finding, title_of(figure))
+    assert re.fullmatch(finding, Picture(figure).title)
     labels = [each.get_text() for each in figure.axes[0].get_yticklabels()]
     assert re.fullmatch(r"rank 1 \(slow\) · iteration (\d+)", labels[0])
     assert "(median)" in labels[1]
