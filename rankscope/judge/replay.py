@@ -26,15 +26,10 @@ from rankscope.judge.replay_inputs import (
 )
 from rankscope.match.clocks import Aligner
 from rankscope.model.kinds import PHASES
-from rankscope.model.metrics import column_of
+from rankscope.model.metrics import column_of, columns_of
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
-
-PHASE_COLUMNS = frozenset(map(column_of, PHASES))
-
-EACH = len(PHASE_COLUMNS) + 1
-"""Borders of a window: its begin, and the end of each phase."""
 
 MOST_TOGETHER = 2_000_000
 """Calls that are played at once, of all targets together; at least one target is."""
@@ -69,86 +64,6 @@ class Step(NamedTuple):
     which: Numbers  # the instances
     freed: Small  # the intervals that they end
     freeing: Numbers  # and the instance that ends each, by its place here
-
-
-class Less(NamedTuple):
-    """The work that is taken out.
-
-    `change`: to the work done by each border, at most 0. `slope`: to the work done from there to
-    the rank's next border, per ns.
-    """
-
-    change: Floats
-    slope: Floats
-
-
-class Borders:
-    """The own work that each rank has done by each border of its windows.
-
-    Args:
-        ranks: ascending.
-        windows: rank, own_begin and `<phase>_ns` in the order of the work, by rank and iteration.
-    """
-
-    def __init__(self, ranks: Numbers, windows: pl.DataFrame) -> None:
-        begin = windows["own_begin"].to_numpy()[:, None]
-        lengths = windows.select(_phases_in(windows)).fill_null(0).to_numpy()
-        borders = np.empty((len(begin), EACH))
-        borders[:, :1], borders[:, 1:] = begin, begin + np.cumsum(lengths, axis=1)
-        self._work = borders.reshape(-1)
-        first = np.append(windows["rank"].search_sorted(ranks).to_numpy(), len(begin))
-        self._windows = [slice(low, high) for low, high in pairwise(first.tolist())]
-        for each in self._windows:
-            own = self._work[each.start * EACH : each.stop * EACH]
-            np.maximum.accumulate(own, out=own)
-        lasts = np.diff(self._work, append=0.0)
-        lasts[first[1:] * EACH - 1] = 0.0  # nothing follows
-        self._followed = np.flatnonzero(lasts > 0)
-        self._lasts = lasts[self._followed]
-
-    def before(self, rank: int, work: Floats) -> Small:
-        """The last border that a rank has reached when it has done some work, or its first.
-
-        Args:
-            rank: its place.
-            work: ns.
-        """
-        low, high = (self._windows[rank].start * EACH, self._windows[rank].stop * EACH)
-        place = np.searchsorted(self._work[low:high], work, side="right") - 1
-        return np.asarray(np.maximum(place, 0) + low, dtype=np.int32)
-
-    def before_each(self, counts: Numbers, work: Floats) -> Small:
-        """`before` of all ranks in turn; `counts`: how many points of `work` each has."""
-        parts = np.split(work, np.cumsum(counts)[:-1])
-        return np.concatenate([self.before(rank, part) for rank, part in enumerate(parts)])
-
-    def less(self, saved: Floats) -> Less | None:
-        """The work that `saved` (ns by window and phase) takes out; None if that is nothing."""
-        if not saved.any():
-            return None
-        cuts = np.zeros((len(saved), EACH))
-        np.cumsum(saved, axis=1, out=cuts[:, 1:])
-        for each in self._windows:
-            own = cuts[each]
-            own[1:] += np.cumsum(own[:, -1])[:-1, None]
-        change = (self._work - cuts.reshape(-1)) - self._work
-        slope = np.zeros_like(change)
-        at = self._followed
-        slope[at] = (change[at + 1] - change[at]) / self._lasts
-        return Less(change, slope)
-
-    def moved(self, work: Floats, border: Small, less: Less | None) -> Floats:
-        """Own work as it would be, interpolated between borders.
-
-        Args:
-            work: as it was, ns.
-            border: `before` of it.
-            less: what is taken out of it.
-        """
-        if less is None:
-            return work
-        beyond = np.maximum(work - self._work.take(border), 0.0)
-        return np.asarray(work + (less.slope.take(border) * beyond + less.change.take(border)))
 
 
 class Lasted(NamedTuple):
@@ -188,9 +103,15 @@ class Replay:
         found = ReplayInput(*(np.concatenate(columns.pop(0)) for _ in ReplayInput._fields))
         windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
-        self.phases = _phases_in(self._windows)
+        self.phases = [name for name in windows.columns if name in columns_of(PHASES)]
         self.size = len(found.instance)
-        self._borders = Borders(self._ranks, self._windows)
+        first = np.append(windows["rank"].search_sorted(self._ranks).to_numpy(), len(windows))
+        self._rows = [slice(low, high) for low, high in pairwise(first.tolist())]
+        # own work done by the begin of each window, and by the end of each phase
+        lengths = self._windows.select(self.phases).fill_null(0).to_numpy().cumsum(axis=1)
+        begin = self._windows["own_begin"].to_numpy()[:, None]
+        borders = np.hstack((begin, begin + lengths)).astype(np.float64)
+        self._borders = [np.maximum.accumulate(borders[rows].ravel()) for rows in self._rows]
         self._plan(found)
         self._known: dict[tuple[object, ...], Lasted] = {}
 
@@ -257,10 +178,10 @@ class Replay:
         of_call = np.repeat(self._first, found.counts)
         self._before = (found.over + of_call)[calls].astype(np.int32)
         self._ends = np.where(found.ends < 0, -1, found.ends + of_call)[calls].astype(np.int32)
-        self._work = found.work[calls]
-        self._border = self._borders.before_each(found.counts, found.work)[calls]
-        self._held = np.insert(found.held, np.cumsum(found.blocked), 0.0)
-        self._border_of_held = self._borders.before_each(found.blocked + 1, self._held)
+        self._calls = calls
+        self._work = np.split(found.work, np.cumsum(found.counts)[:-1])
+        held = np.insert(found.held, np.cumsum(found.blocked), 0.0)
+        self._held = np.split(held, np.cumsum(found.blocked + 1)[:-1])
         self._count = count
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
@@ -330,20 +251,21 @@ class Replay:
 
     def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[Lasted]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
-        times: list[Lasted] = []
-        borders = self._borders
-        less = [None if each.work is None else borders.less(each.work) for each in healings]
+        cuts = [self._cuts(each.work) for each in healings]
         # what each rank has worked at each call and interval, once something is taken out
-        work = _rows([borders.moved(self._work, self._border, each) for each in less])
-        held = _rows([borders.moved(self._held, self._border_of_held, each) for each in less])
+        work = np.stack([self._left(self._work, each)[self._calls] for each in cuts])
+        held = np.stack([self._left(self._held, each) for each in cuts])
         delay = np.zeros(held.shape)  # of a rank, from each interval on
-        transfer = self._shorter(healings)
+        shorter = [each.transfer for each in healings if each.transfer is not None]
+        if shorter:
+            none = np.zeros_like(shorter[0])
+            less = np.stack([none if h.transfer is None else h.transfer for h in healings])
         through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
         over = np.full((len(healings), self._count), -np.inf)  # when each instance is
         for step in self._steps:
             service: Floats = step.service
-            if transfer is not None:
-                service = np.maximum(service - transfer[:, step.which], 0.0)
+            if shorter:
+                service = np.maximum(service - less[:, step.which], 0.0)
             # a rank arrives when its work is done, and it is no longer held up
             arrival = work[:, step.calls] + delay.take(self._before[step.calls], axis=1)
             # the collective ends when the last has arrived, the one before it is through, and its
@@ -369,27 +291,41 @@ class Replay:
             .sort("rank")
         )
         index = np.searchsorted(self._ranks, spans["rank"].to_numpy())
-        own = spans.select("own_begin", "own_end").to_numpy().astype(np.float64)
+        own = np.zeros((len(self._ranks), 2))
+        own[index] = spans.select("own_begin", "own_end").to_numpy()
         at = self._first[index, None] + spans.select("over_begin", "over_end").to_numpy()
-        border = np.array([borders.before(*each) for each in zip(index, own, strict=True)])
-        for taken, delayed in zip(less, delay, strict=True):
-            moved = borders.moved(own, border, taken) + delayed[at]
+        times: list[Lasted] = []
+        for each, delayed in zip(cuts, delay, strict=True):
+            moved = self._left([*own], each).reshape(-1, 2)[index] + delayed[at]
             # the order of a sum of rounded numbers matters
             lasted = np.cumsum(moved[:, 1] - moved[:, 0])[-1] / len(spans)
             times.append(Lasted(float(lasted), float(moved[:, 1].max())))
         return times
 
-    def _shorter(self, healings: Sequence[Healing]) -> Floats | None:
-        """How much less each instance takes, by healing; None where none does."""
-        none = next((np.zeros(len(h.transfer)) for h in healings if h.transfer is not None), None)
-        if none is None:
-            return None
-        return np.stack([none if each.transfer is None else each.transfer for each in healings])
+    def _cuts(self, saved: Floats | None) -> list[Floats | None]:
+        """What `saved` (ns by window and phase) takes out by each border; None: nothing."""
+        if saved is None:
+            return [None] * len(self._rows)
+        cuts = np.pad(saved.cumsum(axis=1), ((0, 0), (1, 0)))
+        before = [cuts[rows, -1].cumsum() - cuts[rows, -1] for rows in self._rows]
+        return [
+            cuts[rows] + added[:, None] if cuts[rows].any() else None
+            for rows, added in zip(self._rows, before, strict=True)
+        ]
 
+    def _left(self, work: list[Floats], cuts: list[Floats | None]) -> Floats:
+        """Own work of each rank as it would be, interpolated between borders; in one piece.
 
-def _rows(arrays: Sequence[Floats]) -> Floats:
-    """Each array a row; no copy of a single one."""
-    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+        Args:
+            work: of each rank, as it was, ns.
+            cuts: what is taken out of it.
+        """
+        return np.concatenate(
+            [
+                own if cut is None else own - np.interp(own, border, cut.ravel())
+                for own, border, cut in zip(work, self._borders, cuts, strict=True)
+            ]
+        )
 
 
 def _queues(found: ReplayInput, done: Numbers) -> Numbers:
@@ -431,8 +367,3 @@ def _levels(calls: Sequence[Small], count: int) -> Small:
         if not grew:
             break
     return level
-
-
-def _phases_in(windows: pl.DataFrame) -> list[str]:
-    """The columns of the phases, in their order."""
-    return [name for name in windows.columns if name in PHASE_COLUMNS]
