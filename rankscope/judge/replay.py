@@ -110,8 +110,8 @@ class Replay:
         # own work done by the begin of each window, and by the end of each phase
         lengths = self._windows.select(self.phases).fill_null(0).to_numpy().cumsum(axis=1)
         begin = self._windows["own_begin"].to_numpy()[:, None]
-        borders = np.hstack((begin, begin + lengths)).astype(np.float64)
-        self._borders = [np.maximum.accumulate(borders[rows].ravel()) for rows in self._rows]
+        at = np.hstack((begin, begin + lengths)).astype(np.float64)
+        self._borders = [np.maximum.accumulate(at[rows].ravel()) for rows in self._rows]
         self._plan(found)
         self._known: dict[tuple[object, ...], Lasted] = {}
 
