@@ -4,8 +4,6 @@ Each carries a one-line message that names the file or option, and a one-line hi
 to do. Anything else that escapes from rankscope is a bug.
 """
 
-from __future__ import annotations
-
 import re
 
 

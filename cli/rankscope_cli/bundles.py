@@ -1,7 +1,5 @@
 """Options that a command takes together, as one parameter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 They do not use rich, which takes longer to import than the rest of the command line.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -5,8 +5,6 @@ limits that are too small for any answer are refused at once. Above these the da
 memory is limited at all, a second process says why the first one was aborted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The program `rankscope`: its commands, and the exit codes of errors."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -3,8 +3,6 @@
 It imports almost nothing, so that its handlers are in place before the imports that take time.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

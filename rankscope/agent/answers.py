@@ -1,7 +1,5 @@
 """The answers of the tools: the documents of CONTRACT.md."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

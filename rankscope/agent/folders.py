@@ -1,7 +1,5 @@
 """The folders that an assistant may name paths in; links that lead out of them are refused."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence

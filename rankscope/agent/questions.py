@@ -1,7 +1,5 @@
 """What an assistant can ask: the arguments of each tool. Its input schema is made of them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """The tools of the server: what each takes and answers. Nothing here comes from a report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_type_hints

@@ -1,7 +1,5 @@
 """A capture's configuration → the wrapper script of a scheduler."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A module apart because a new database needs no DuckDB before the first report is read.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

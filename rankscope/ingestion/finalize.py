@@ -3,8 +3,6 @@
 A module apart because DuckDB and all that compares ranks load while reports are already read.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Self

@@ -4,8 +4,6 @@ A file has the rows of one report by one set of options. `ingest` removes the fi
 what nobody takes is removed by a later `check`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

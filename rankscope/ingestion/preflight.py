@@ -3,8 +3,6 @@
 What would fail after minutes of reading (two reports of one rank, two runs) fails here in seconds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

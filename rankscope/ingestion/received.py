@@ -1,7 +1,5 @@
 """Rows that workers of a cluster send back: another program may have sent them."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import polars as pl

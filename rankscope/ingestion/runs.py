@@ -1,7 +1,5 @@
 """Reports → the runs that they are of, before their events are read."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterable, Sequence

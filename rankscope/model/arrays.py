@@ -1,7 +1,5 @@
 """Short columns without expressions: planning one costs more than the work on a thousand rows."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np

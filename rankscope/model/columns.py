@@ -4,8 +4,6 @@
 `out_of_bounds` the rows of a report before they are stored: what one writes the other reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial

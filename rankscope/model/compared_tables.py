@@ -1,7 +1,5 @@
 """The tables of a database that comparing all its ranks gives; all are replaced together."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.model.columns import (

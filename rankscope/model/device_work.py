@@ -1,7 +1,5 @@
 """Work of a report's devices: in memory, or left in the report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol

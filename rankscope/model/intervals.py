@@ -4,8 +4,6 @@ All times are int64 nanoseconds, intervals half-open. Everything here is sorting
 O((n + m) log n) for n intervals and m points; nothing compares every pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Closed sets of names, as enums whose values are the text that users see."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Self
 

@@ -1,7 +1,5 @@
 """How much of a report is in memory at once; importing this loads nothing heavy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -8,8 +8,6 @@ table of sources and metrics in the documentation (`tests/availability.py`).
 CONTRIBUTING.md says how to add one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

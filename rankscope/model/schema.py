@@ -5,8 +5,6 @@ otherwise. `process` is the profiler's process key (host, machine and pid in one
 within a report. Frames of one stage are checked against these with `conform`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from functools import lru_cache
 

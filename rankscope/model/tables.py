@@ -10,8 +10,6 @@ Times are nanoseconds on the report's own axis (0 = its session start) unless th
 otherwise. Null is unknown, never 0.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.model.columns import (

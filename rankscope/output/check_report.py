@@ -1,7 +1,5 @@
 """The results of `check` as tables."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import fields

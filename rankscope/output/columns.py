@@ -5,8 +5,6 @@ in `model/metrics.py`; any other column needs one here if its name does not say 
 Markdown and pages take the rest of a name for the heading, and its ending for the unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Which ranks pictures and pages show by default: those whose reports are to be opened."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 
 from rankscope.compare.comparison import Comparison

@@ -1,7 +1,5 @@
 """Two runs compared, as text tables."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import polars as pl

@@ -4,8 +4,6 @@ It is linear for small values and logarithmic for large ones, so that one map sh
 3 ms slow and another one that is 30 ms slow, while noise stays pale.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

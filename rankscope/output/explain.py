@@ -3,8 +3,6 @@
 Nothing heavy is imported, so that `rankscope explain` answers at once.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

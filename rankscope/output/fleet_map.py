@@ -1,7 +1,5 @@
 """Who was in which run, and who was named there, for pictures and pages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The answer of `fleet` as tables, and as a text file for node_exporter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Frames as text tables; the names of columns determine headings, units and rounding."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables as Markdown, frames as CSV; names from reports stay plain text in both."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

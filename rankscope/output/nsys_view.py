@@ -1,7 +1,5 @@
 """The multi-report document of the Nsight Systems GUI, and shell lines that open reports."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

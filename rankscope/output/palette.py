@@ -5,8 +5,6 @@ blindness. Excess runs from blue (less) over the page's colour to orange (more).
 communication that is not split into waiting and transfer are hatched.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rankscope.model.kinds import HostState, Phase

@@ -12,8 +12,6 @@ with such events are split into lanes.
 Times are µs since the timeline's 0, with three decimals: whole ns.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

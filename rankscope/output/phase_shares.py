@@ -1,7 +1,5 @@
 """The mean phases of each rank, as the picture and the page draw them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import polars as pl

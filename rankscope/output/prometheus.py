@@ -1,7 +1,5 @@
 """Numbers as node_exporter's textfile collector reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """Numbers and paths as readers see them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime

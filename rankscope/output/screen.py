@@ -1,7 +1,5 @@
 """Tables below each other, as much of them as a screen has room for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

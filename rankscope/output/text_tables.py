@@ -1,7 +1,5 @@
 """Results as text tables, for terminals and Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from itertools import compress
 

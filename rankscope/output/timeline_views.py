@@ -5,8 +5,6 @@ split a collective into waiting and transfer is decided here; so are the lanes o
 the page.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

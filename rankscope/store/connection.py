@@ -1,7 +1,5 @@
 """Opening a DuckDB file, and what DuckDB's errors mean for the user."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -6,8 +6,6 @@ checked before the first rows of it are given, or of some iterations those rows,
 DuckDB, which takes little memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@
 change shows up in review; databases are created from `ddl()` itself.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.model.columns import Column, Table

@@ -1,7 +1,5 @@
 """Checks before the first rows of a file are given: its schema, then each table."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Several processes may add to it: DuckDB lets one of them write at a time, and the others wait.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

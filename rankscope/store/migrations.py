@@ -13,8 +13,6 @@ Two kinds of change:
 A database whose reports must be read again is refused with an error that names them.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 

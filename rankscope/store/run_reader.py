@@ -1,7 +1,5 @@
 """The tables of a database file: read while it is open, or by opening it again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reports on their way into a database: a few small ones in one transaction."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Outside programs with limits: time, output, and no process left over."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

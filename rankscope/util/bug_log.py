@@ -1,7 +1,5 @@
 """The file that keeps tracebacks of bugs, so that they can be reported."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small pieces of HTML for notebooks. All text is escaped: names come from reports."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 

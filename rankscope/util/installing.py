@@ -1,7 +1,5 @@
 """Files that rankscope writes for other programs, into folders of theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

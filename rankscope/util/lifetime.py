@@ -1,7 +1,5 @@
 """Processes that do not outlive the process that started them, and are not hit by its signals."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Numbers that several packages share."""
 
-from __future__ import annotations
-
 NEVER = 2**63 - 1
 """A time (ns, int64) in place of one that does not come; negative: before all others."""
 

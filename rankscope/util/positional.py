@@ -1,7 +1,5 @@
 """Reading at a place of an open file, also where the system has no call for it (Windows)."""
 
-from __future__ import annotations
-
 import os
 import threading
 

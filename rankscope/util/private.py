@@ -1,7 +1,5 @@
 """Folders that only this user can enter and change, for what is loaded again later."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

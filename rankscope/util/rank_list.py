@@ -1,7 +1,5 @@
 """Numbers of ranks and iterations as users write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Robust statistics that several stages share. See METHOD.md#imbalance."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Names from reports, made harmless where people read them."""
 
-from __future__ import annotations
-
 import unicodedata
 
 LONGEST_NAME = 80

@@ -5,8 +5,6 @@ the end of the process, however it ends. The folder's name tells the host, becau
 shared file systems hold on one host only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import hashlib

@@ -1,7 +1,5 @@
 """A hash of rankscope's own source files: what an edit of them makes out of date."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work on several cores at once, in threads: numpy and polars let others run meanwhile."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

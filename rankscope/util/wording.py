@@ -1,7 +1,5 @@
 """Numbers in sentences: with nouns that agree with them, with units, as ranges and percentages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 UNKNOWN = "–"

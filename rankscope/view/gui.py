@@ -1,7 +1,5 @@
 """Picked reports in the Nsight Systems GUI: copied, put on one timeline, opened."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -6,8 +6,6 @@ the header `Host` are refused, so that no page of another site can reach the ser
 Connections are limited in number and time: one that asks nothing ends after seconds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

@@ -4,8 +4,6 @@ A folder is listed again and again: shared file systems such as NFS and Lustre t
 another host wrote a file.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path

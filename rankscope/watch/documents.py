@@ -1,7 +1,5 @@
 """A verdict that changed as a line of text, as JSON, for another program, and for node_exporter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The program that is notified of a verdict that changed."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

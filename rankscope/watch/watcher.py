@@ -1,7 +1,5 @@
 """Reports of a folder into the databases of their windows, and the verdicts that changed."""
 
-from __future__ import annotations
-
 import logging
 import time
 from dataclasses import dataclass, replace

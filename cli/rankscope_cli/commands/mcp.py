@@ -1,7 +1,5 @@
 """`rankscope mcp`: rankscope as a tool of an assistant."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`rankscope recipe`: rankscope as a recipe of Nsight Systems."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`rankscope report`: one page with all results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

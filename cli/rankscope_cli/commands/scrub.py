@@ -1,7 +1,5 @@
 """`rankscope scrub`: a report that can be given to others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`rankscope skill`: how an assistant uses rankscope, as a file that it reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

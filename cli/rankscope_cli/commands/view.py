@@ -1,7 +1,5 @@
 """`rankscope view`: the page of a run, served on this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

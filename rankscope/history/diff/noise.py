@@ -1,7 +1,5 @@
 """How far scores differ between two runs of the same job by chance."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

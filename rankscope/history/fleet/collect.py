@@ -1,7 +1,5 @@
 """The evidence of many databases; of each no more is read than is needed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Evidence of one run for and against its hardware. See METHOD.md#fleet."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

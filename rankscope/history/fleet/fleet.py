@@ -3,8 +3,6 @@
 See METHOD.md#fleet.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

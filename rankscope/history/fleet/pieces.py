@@ -1,7 +1,5 @@
 """Pieces of hardware in the runs they were part of. See METHOD.md#fleet."""
 
-from __future__ import annotations
-
 import polars as pl
 
 APPEARANCES = pl.Schema(

@@ -3,8 +3,6 @@
 See METHOD.md#fleet.
 """
 
-from __future__ import annotations
-
 from math import lgamma
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The answer about a fleet in words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

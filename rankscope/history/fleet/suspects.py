@@ -1,7 +1,5 @@
 """Which pieces of hardware are suspect, and what their guilt follows. See METHOD.md#fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

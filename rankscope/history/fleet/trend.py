@@ -1,7 +1,5 @@
 """Whether guilt grows, when it began, and whether it moved with a card. See METHOD.md#fleet."""
 
-from __future__ import annotations
-
 from math import erfc, sqrt
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The reports of a run compared → warnings that need more than one report."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Warnings about a capture → how to capture it better, exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rankscope.model.reports import CaptureFacts, CheckWarning, ReportFile

@@ -1,7 +1,5 @@
 """Reports → what each can answer, and the warnings about each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace

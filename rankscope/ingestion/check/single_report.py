@@ -1,7 +1,5 @@
 """One report → what it can answer, and the warnings that need no other report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Workers that read reports in parallel: local processes or a Dask cluster."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import closing
 

@@ -4,8 +4,6 @@ Workers read the reports from a shared file system and send the reduced rows bac
 lost, Dask reads its reports again on another; each report is received whole and once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import replace

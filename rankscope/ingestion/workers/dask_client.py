@@ -1,7 +1,5 @@
 """A client of a Dask cluster, after checks that it is one and that its versions match."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

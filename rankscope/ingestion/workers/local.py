@@ -1,7 +1,5 @@
 """Worker processes on this machine."""
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import os

@@ -1,7 +1,5 @@
 """The document of `capture`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Struct, field

@@ -1,7 +1,5 @@
 """The document of `explain`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Struct

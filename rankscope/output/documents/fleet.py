@@ -1,7 +1,5 @@
 """The document of `fleet`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Struct

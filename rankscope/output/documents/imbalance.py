@@ -1,7 +1,5 @@
 """The document of `imbalance`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The document of `pick-reports`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """The documents about reports: those of `ingest` and `check`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal

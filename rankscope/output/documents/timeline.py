@@ -1,7 +1,5 @@
 """The document of the tool `timeline` of `rankscope mcp`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The shape of a verdict, which several documents hold."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Struct, field

@@ -1,7 +1,5 @@
 """The documents that say what was written: of `plot`, `report` and `export`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal

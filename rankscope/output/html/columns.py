@@ -1,7 +1,5 @@
 """Numbers of a page as compact text: packed columns instead of row objects."""
 
-from __future__ import annotations
-
 import base64
 import math
 import zlib

@@ -4,8 +4,6 @@ It needs no script and no library; its colours are variables of the page's style
 reports are escaped text.
 """
 
-from __future__ import annotations
-
 from html import escape
 
 import numpy as np

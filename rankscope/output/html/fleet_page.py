@@ -3,8 +3,6 @@
 It is made like the page of a run (`page`): names stay text, and nothing is loaded.
 """
 
-from __future__ import annotations
-
 import html
 
 import polars as pl

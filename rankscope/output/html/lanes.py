@@ -1,7 +1,5 @@
 """The picked ranks in one iteration, as lanes of bars below each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

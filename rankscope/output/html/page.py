@@ -5,8 +5,6 @@ JSON without `<`, `>` and `&`, the scripts insert it only as text nodes, and the
 Content-Security-Policy allows its own scripts only and forbids to load anything.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

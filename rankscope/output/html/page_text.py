@@ -1,7 +1,5 @@
 """Texts of a page beside its charts: key figures, data quality, commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

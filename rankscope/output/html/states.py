@@ -1,7 +1,5 @@
 """States of the training thread in cells of the map, beside the median rank."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.compare.comparison import Comparison

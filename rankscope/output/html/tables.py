@@ -1,7 +1,5 @@
 """Frames as the page's sortable tables: columns of raw numbers, each with its kind and meaning."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """How late each rank arrives at the collectives, as distributions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Titles and footers of pictures: the finding, and the data behind it."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

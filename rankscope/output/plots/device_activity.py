@@ -1,7 +1,5 @@
 """Device activities of a slow rank beside the median rank: a pair of bars per activity."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes

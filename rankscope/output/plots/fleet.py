@@ -1,7 +1,5 @@
 """Hardware and the runs of a fleet: where the hardware was that is slow again and again."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh

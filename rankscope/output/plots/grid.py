@@ -1,7 +1,5 @@
 """One metric as a grid of ranks by iterations, reduced to a size that a picture can show."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The heat map: excess of each rank over its role's median, per iteration."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from matplotlib.artist import Artist

@@ -1,7 +1,5 @@
 """The phases of each rank's iteration as bars, with waiting and transfer beside the work."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranks as rows of a picture: which ones to show, their labels, and brackets around groups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """How pictures look: matplotlib's settings, and a sheet with title, subtitle and footer."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

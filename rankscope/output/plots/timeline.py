@@ -1,7 +1,5 @@
 """The picked ranks in one iteration on one clock, with the last arrival."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

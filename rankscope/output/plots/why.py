@@ -1,7 +1,5 @@
 """Why a rank is slow: what its device or its training thread did, beside the median rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
