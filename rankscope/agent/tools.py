@@ -45,7 +45,7 @@ class Tool:
     @property
     def takes(self) -> type[questions.Question]:
         """The shape of its arguments."""
-        question: type[questions.Question] = get_type_hints(self.answer)["asked"]
+        question: type[questions.Question] = get_type_hints(self.answer)["question"]
         return question
 
     @property
