@@ -310,6 +310,43 @@ def test_the_range_that_may_be_the_phase_is_named(tmp_path: Path, cli: Cli) -> N
     assert all(value > 10 for value in mean_ms(run, "backward").values())
 
 
+def numbered_again(_rank: int, trace: dict[str, Any]) -> None:
+    """Numbers of calls start over after 50."""
+    for each in trace["traceEvents"]:
+        if "correlation" in each["args"]:
+            each["args"]["correlation"] = each["args"]["correlation"] % 50 + 1
+
+
+def one_in_another(_rank: int, trace: dict[str, Any]) -> None:
+    """Each launch calls another API under its own number."""
+    calls = [each for each in trace["traceEvents"] if each["name"] == "cudaLaunchKernel"]
+    trace["traceEvents"] += [
+        {**each, "name": "cuLaunchKernelEx", "cat": "cuda_driver", "ts": each["ts"] + 1, "dur": 1}
+        for each in calls
+    ]
+
+
+@pytest.mark.parametrize("edit", mostly_slow([numbered_again, one_in_another]))
+def test_numbers_of_calls_that_come_twice(tmp_path: Path, edit: Edit) -> None:
+    run = read(write(tmp_path / "job", PLAIN, edit))
+    assert_slow(run)
+    assert mean_ms(run, "forward") == pytest.approx(dict.fromkeys(range(4), 5.0), abs=0.15)
+    assert {*codes(run)} == {"phases-from-operators"}
+
+
+def test_calls_that_cannot_be_told_apart_are_said(tmp_path: Path) -> None:
+    """A number was used six times, and one of its kernels has no record."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        numbered_again(rank, trace)
+        if rank == 1:
+            trace["traceEvents"].remove(kernels(trace)[20])
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=40), edit))
+    assert "6 of 320 launches" in codes(run)["records-missing"], codes(run)
+    assert "rank 1" in codes(run)["launches-missing"], codes(run)
+
+
 def lost(rank: int, which: Callable[[int, int], bool], zero: bool) -> Edit:
     """An edit that takes away some kernels of a rank, or their times."""
 

@@ -128,8 +128,8 @@ def read(
     stated = facts_of(file.about)
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
-    work = _communicating(work, words)
-    device_work = _device_work(work, launches, ranges, process, whose)
+    work, calls = _communicating(work, words), _nth_calls(launches)
+    device_work = _device_work(work, calls, ranges, process, whose)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
     device_work, moved = on_host_time(device_work, sync_calls)
     return Trace(
@@ -150,7 +150,7 @@ def read(
         device_work=InMemoryWork(
             conform(device_work, DEVICE_WORK, drop_others=True),
             unrecorded=outside_captures(
-                _without_record(launches, device_work), launches.filter(pl.col("captures") != 0)
+                _without_record(calls, device_work), launches.filter(pl.col("captures") != 0)
             ),
             moved=moved,
             sync_calls=sync_calls,
@@ -264,10 +264,9 @@ def _utc(about: list[About], zero: int) -> int | None:
     return utc if OLDEST_UTC_NS < utc < 2**63 else None
 
 
-def _without_record(launches: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+def _without_record(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """The process and launch of the launches of kernels that no work has."""
-    numbered = launches.filter(pl.col("kernel"), pl.col("correlation") != 0)
-    lost = numbered.join(work, on=["process", "correlation"], how="anti")
+    lost = calls.filter("kernel").join(work, on=["process", "correlation", "nth"], how="anti")
     return lost.select("process", launch="start")
 
 
@@ -287,7 +286,7 @@ def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
 
 def _device_work(
     work: pl.DataFrame,
-    launches: pl.DataFrame,
+    calls: pl.DataFrame,
     ranges: pl.DataFrame,
     process: int,
     whose: Owners,
@@ -300,13 +299,11 @@ def _device_work(
             whose.process_of, default=None, return_dtype=pl.Int64
         )
         work = work.with_columns(process=known)
-    called = (
-        launches.filter(pl.col("correlation") != 0)
-        .sort("start")
-        .unique(["correlation", *within], keep="first", maintain_order=True)
-        .select("correlation", "process", "graph", launch="start", launch_thread="thread")
+    called = calls.select(
+        "correlation", "process", "nth", "graph", launch="start", launch_thread="thread"
     )
-    joined = work.join(called, on=["correlation", *within], how="left")
+    work = _numbered(work, calls, ["correlation", *within])
+    joined = work.join(called, on=["correlation", "nth", *within], how="left")
     if not joined["launch"].has_nulls():
         return _in_order(joined, process)
     ran_for = (
@@ -321,6 +318,38 @@ def _device_work(
         launch_thread=pl.when(unlaunched).then("by").otherwise("launch_thread"),
     )
     return _in_order(joined, process)
+
+
+def _nth_calls(launches: pl.DataFrame) -> pl.DataFrame:
+    """API calls by start, with `nth`: how many calls of the process had the number before.
+
+    A call within another one of its number is left out: an API that calls another has one number.
+    """
+    key = ["process", "correlation"]
+    calls = launches.filter(pl.col("correlation") != 0).sort("start")
+    if calls.height in (calls["correlation"].n_unique(), calls.n_unique(key)):
+        return calls.with_columns(nth=pl.lit(0, pl.Int64))
+    outer = (pl.col("start") >= pl.col("end").cum_max().shift(1).over(key)).fill_null(True)
+    return calls.filter(outer).with_columns(nth=pl.int_range(pl.len()).over(key))
+
+
+def _numbered(work: pl.DataFrame, calls: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Work with `nth`: which of the calls of its number launched it; null where nothing tells.
+
+    The works of a number that was used again come in the order of its calls, if none is missing.
+    """
+    if not calls["nth"].max():
+        return work.with_columns(nth=pl.lit(0, pl.Int64))
+    counted = calls.group_by(key).agg(calls=pl.len())
+    nth, works = pl.int_range(pl.len()).over(key), pl.len().over(key)
+    return (
+        work.sort("start")
+        .join(counted, on=key, how="left", maintain_order="left")
+        .with_columns(
+            nth=pl.when(pl.col("calls") == 1).then(0).when(pl.col("calls") == works).then(nth)
+        )
+        .drop("calls")
+    )
 
 
 def _in_order(work: pl.DataFrame, process: int) -> pl.DataFrame:

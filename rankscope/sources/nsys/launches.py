@@ -40,6 +40,9 @@ CAPTURES = pl.Schema({"process": pl.Int64, "start": pl.Int64, "captures": pl.Int
 
 UNKNOWN = -(2**63)
 
+TWICE = -NEVER
+"""In place of the start of calls that share a number."""
+
 Integers = NDArray[np.int64]
 Threads = NDArray[np.uint32]
 
@@ -54,11 +57,11 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Some API calls of a process, the earliest of each number."""
+    """Some API calls of a process. A number of several calls tells none of them."""
 
     low: int  # the lowest number
     numbers: Integers | None  # rising; None: each from the lowest on has a place
-    start: Integers  # of each, and `NEVER` for a number without a call
+    start: Integers  # of each, and `NEVER` for a number without a call, `TWICE` of several
     thread: Threads  # as in `Numbered`, and 0
 
     @classmethod
@@ -77,9 +80,9 @@ class Calls:
         numbers, start, thread = map(np.concatenate, zip(*parts, strict=True))
         if (numbers[1:] > numbers[:-1]).all() and places > SPARSE * size:
             return cls(low, numbers, np.append(start, NEVER), np.append(thread, np.uint32(0)))
-        order = np.lexsort((start, numbers))
-        order = order[np.append(True, np.diff(numbers[order]) != 0)]
-        return cls.of([Numbered(numbers[order], start[order], thread[order])])
+        numbers, order, counts = np.unique(numbers, return_index=True, return_counts=True)
+        start = np.where(counts > 1, TWICE, start[order])
+        return cls.of([Numbered(numbers, start, thread[order])])
 
     @property
     def high(self) -> int:
@@ -87,7 +90,7 @@ class Calls:
         return self.low + self.start.size - 2 if self.numbers is None else int(self.numbers[-1])
 
     def find(self, numbers: Integers) -> tuple[Integers, Threads]:
-        """Start and thread of the call of each number; `NEVER` and 0 without one."""
+        """Start and thread of the call of each number; `NEVER` and 0 without one, or `TWICE`."""
         place, there = _places(numbers, self.low, self.numbers, self.start.size - 1)
         if not there.all():
             place[~there] = self.start.size - 1
@@ -164,7 +167,7 @@ class Launches:
     def of(self, operations: pl.DataFrame) -> pl.DataFrame:
         """Start and thread of the call that launched each operation.
 
-        Of several calls with one number the earliest counts.
+        A number that several calls of a process have tells none of them.
 
         Args:
             operations: `process` and `correlationId` of each.
@@ -182,10 +185,10 @@ class Launches:
         launch = np.full(numbers.size, NEVER)
         thread = np.zeros(numbers.size, np.int64)
         for process, rows, called, pieces in asked:
-            start, caller = _earliest(called, (self._held[piece][process] for piece in pieces))
+            start, caller = _only(called, (self._held[piece][process] for piece in pieces))
             launch[rows], thread[rows] = start, caller + np.int64(process * PROCESS - 1)
         found = pl.DataFrame({"launch": launch, "launch_thread": thread})
-        known = pl.Series(launch != NEVER)
+        known = pl.Series((launch != NEVER) & (launch != TWICE))
         return found if known.all() else found.select(pl.when(known).then(pl.all()))
 
     def record(self, operations: pl.DataFrame) -> None:
@@ -299,13 +302,13 @@ def _numbered(calls: pl.DataFrame) -> Iterator[tuple[int, Numbered]]:
         yield process, Numbered(number[rows], start[rows], within[rows])
 
 
-def _earliest(numbers: Integers, parts: Iterable[Calls]) -> tuple[Integers, Threads]:
-    """Starts and threads of the earliest calls of some numbers."""
+def _only(numbers: Integers, parts: Iterable[Calls]) -> tuple[Integers, Threads]:
+    """Starts and threads of the only calls of some numbers, as `Calls.find`."""
     found = [calls.find(numbers) for calls in parts]
     if not found:
         return np.full(numbers.size, NEVER), np.zeros(numbers.size, np.uint32)
     start, thread = found[0]
     for begun, caller in found[1:]:
-        np.copyto(thread, caller, where=begun < start)
-        np.minimum(start, begun, out=start)
+        np.copyto(thread, caller, where=begun != NEVER)
+        start = np.where((start != NEVER) & (begun != NEVER), TWICE, np.minimum(start, begun))
     return start, thread
