@@ -3,8 +3,6 @@
 `python -m tests.readme` writes the table into FORMATS.md.
 """
 
-from __future__ import annotations
-
 from rankscope.model.metrics import METRICS, Need
 
 Offer = tuple[str, str, str, str, str, str, str]

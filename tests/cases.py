@@ -1,7 +1,5 @@
 """What tests of small faulty jobs share: the job is ingested, and the slow rank must be found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

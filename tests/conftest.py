@@ -1,7 +1,5 @@
 """Fixtures of all tests: forged jobs, each made once, and the command line."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import hashlib

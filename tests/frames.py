@@ -1,7 +1,5 @@
 """Frames of the package's schemas from a few plain tuples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -7,8 +7,6 @@ in `../shared` where that folder exists. Only the command line of the other chec
 that the script outlives changes inside.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

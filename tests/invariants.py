@@ -1,7 +1,5 @@
 """Contradictions that no verdict may have, checked on each analysis: METHOD.md#verdict."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

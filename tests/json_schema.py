@@ -3,8 +3,6 @@
 `python -m tests.readme` writes the file.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

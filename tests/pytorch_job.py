@@ -6,8 +6,6 @@ meet in a collective of the tensor-parallel kind, and after backward in that of 
 slow rank needs 4 ms more in backward.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

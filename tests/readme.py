@@ -4,8 +4,6 @@
 Schema and the keys of JSON in CONTRACT.md, and the reference of commands; tests compare them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -4,8 +4,6 @@
 console blocks. A test compares the file with the commands.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -4,8 +4,6 @@ A test that is skipped on the CI machine checks nothing, and nobody notices. The
 accepts stand in `allowed_skips.txt`, a pattern each (`*` is any text).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """What many tests need: reports in, answers out, and ways to spoil a report."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import lzma

@@ -1,7 +1,5 @@
 """The Python API: runs, options, missing ranks, environments, whole captures."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

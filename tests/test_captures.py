@@ -1,7 +1,5 @@
 """Real captures whose truth is known: the slow ranks, in the right iterations and phases."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import re

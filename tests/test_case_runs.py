@@ -1,7 +1,5 @@
 """What real files do: ranks, runs and clocks that mislead, cut files, steps without partners."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

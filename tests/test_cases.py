@@ -1,7 +1,5 @@
 """What real files do: waits nobody knows, records that are lost, steps that are none."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What CI runs for a change: the long runs that cover a file of it, and everything else."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ A row is read as: in this scene of the forge, that was planted; the verdict says
 which phase, and by how much. What stands here comes from the scenes (`tests/forge/scenes.py`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

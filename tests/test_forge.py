@@ -1,7 +1,5 @@
 """The simulator is right by itself: physics, bookkeeping, files; nothing here imports rankscope."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import replace

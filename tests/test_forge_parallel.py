@@ -1,7 +1,5 @@
 """Pipelines, batch lengths, contention and pauses are simulated as they say; without rankscope."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import replace

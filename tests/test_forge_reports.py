@@ -1,7 +1,5 @@
 """The forge writes reports as the exporter does: tables, ranks, seeds, its command line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

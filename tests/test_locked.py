@@ -1,7 +1,5 @@
 """The locked dependencies, `.ci/locked/`, beside those that pyproject.toml asks for."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The public names: all there, all described, loaded only when used."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 import subprocess

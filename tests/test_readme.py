@@ -1,7 +1,5 @@
 """The README and the documents tell the truth: their commands print what stands below them."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from contextlib import closing

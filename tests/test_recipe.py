@@ -4,8 +4,6 @@
 `target-linux-x64`. `.ci/recipes FOLDER` unpacks what is needed of one.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """The reports that ship with the project give the answers their READMEs promise."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

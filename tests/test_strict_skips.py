@@ -1,7 +1,5 @@
 """CI fails on a skip that nobody expected."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What an assistant may name: nothing outside the folders, whatever links say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The server, as a client of the SDK sees it over real pipes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

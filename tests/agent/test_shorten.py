@@ -1,7 +1,5 @@
 """Answers are cut, and say where and how much."""
 
-from __future__ import annotations
-
 from rankscope.agent.server import LONGEST_LINE, shortened
 
 

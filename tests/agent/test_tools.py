@@ -1,7 +1,5 @@
 """What the tools answer: the documents of the contract, small unless more is asked for."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

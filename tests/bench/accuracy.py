@@ -14,8 +14,6 @@ reports of each fourth rank (rank 0 of each node of four), and with those of the
 ACCURACY.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

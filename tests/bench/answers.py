@@ -5,8 +5,6 @@ million calls) into a database, through the code that an ingest writes and compa
 the commands, each as a process of its own, and prints wall time, CPU time and peak memory of each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

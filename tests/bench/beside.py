@@ -1,7 +1,5 @@
 """Ways to get numbers out of reports, run on the same ones in turn."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys

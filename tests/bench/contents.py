@@ -8,8 +8,6 @@ EVERY n-th mutant is tried, from FIRST on. Prints a JSON object for each that go
 and exits with 1 if there was one.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os

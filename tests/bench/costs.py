@@ -1,7 +1,5 @@
 """What a command costs: time, processor time and memory of all its processes (Linux)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

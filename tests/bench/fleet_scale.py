@@ -6,8 +6,6 @@ that no hardware is suspect. 1,000 of them take about 6 GB of
 disk; the target is 20 s and 1 GB of memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

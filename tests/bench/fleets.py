@@ -3,8 +3,6 @@
 50 hosts of 8 GPUs, 30 jobs on random parts; 100 seeds of each kind of culprit, and of none.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from rankscope.history.fleet.fleet import fleet_of

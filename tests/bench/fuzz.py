@@ -5,8 +5,6 @@ traceback, no more than 20 s, no more than 1 GB of memory. Prints a JSON object 
 none, and exits with 1 if there was one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import io

@@ -5,8 +5,6 @@ collective is waited for, so that all of it is exposed: no job leaves more rows 
 slow in all its backward work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Spoiled reports: bit flips, cuts, swapped and dropped tables, wrong types, hostile names."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

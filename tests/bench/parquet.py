@@ -1,7 +1,5 @@
 """Exports as folders of Parquet files, as `nsys recipe` makes and keeps them beside reports."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 from pathlib import Path

@@ -4,8 +4,6 @@ What a script of one's own does at the least: fetch the rows, and do nothing wit
 or have them as data frames (`frames`).
 """
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from concurrent.futures import ProcessPoolExecutor

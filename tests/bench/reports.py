@@ -7,8 +7,6 @@ model. More megabytes are more iterations. The tables, the columns and the order
 those of the forged report. Kernels of NCCL stay whole, and each has its range in NCCL's domain.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sqlite3

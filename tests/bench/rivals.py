@@ -3,8 +3,6 @@
 `tests/bench/rivals.sh FOLDER` installs them into a folder, each with packages of its own.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

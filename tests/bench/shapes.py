@@ -4,8 +4,6 @@
 nsys alone: each shape differs from the plain one in what the time of a reader may depend on.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sqlite3

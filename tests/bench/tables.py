@@ -1,7 +1,5 @@
 """Tables of benchmarks, in Markdown and inside a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

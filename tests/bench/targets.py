@@ -8,8 +8,6 @@ the same run. Linux; 6 GB of disk. `--parts` picks some of the lines, `--rivals 
 lines about exports are left out, and said so.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

@@ -1,7 +1,5 @@
 """An annotated program, and launchers: what the tests of wrappers run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Wrappers evaluate nothing that the environment says, and use no folder that others can guess."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The wrappers run for real: reports with the right names, of the right ranks, and no others."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

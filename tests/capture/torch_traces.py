@@ -3,8 +3,6 @@
 torchrun --nproc-per-node 2 torch_traces.py, in a venv with torch; writes trace-RANK-of-2.json.gz.
 """
 
-from __future__ import annotations
-
 import time
 
 import torch

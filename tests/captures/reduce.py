@@ -5,8 +5,6 @@ writes what `CAPTURES` lists. Everything that may be about a person or a machine
 tables and rows named here stay.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import shutil

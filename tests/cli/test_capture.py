@@ -1,7 +1,5 @@
 """`rankscope capture`: the script printed or written, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

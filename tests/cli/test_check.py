@@ -1,7 +1,5 @@
 """`rankscope check`: its JSON, its formats, its exit codes, and that it leaves no trace."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -3,8 +3,6 @@
 Each is a command as a process of its own, whose address space and time are limited.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Defaults in place of errors: iterations, ranks, formats of errors, warnings shown once."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path

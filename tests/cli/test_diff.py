@@ -1,7 +1,5 @@
 """`rankscope diff`: its JSON, tables, and the gate for CI."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Bad input: one line of error, one of hint, the contract's exit code, nothing lost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`rankscope export`: traces and tables that hold the database's rows, whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import io

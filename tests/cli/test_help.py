@@ -1,7 +1,5 @@
 """Help of every command, its reference, and completion in a shell."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Reports are made by others: nothing in them reaches a terminal or a query."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`rankscope ingest`: its JSON, its formats, its options."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small limits of the shell end a command with one line, and blame no file."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What commands say beside their result: warnings once, a sign of life at the start."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from threading import Event

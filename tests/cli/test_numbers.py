@@ -3,8 +3,6 @@
 The options are those of the program: a new one that takes a number is tried, too.
 """
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """FIFOs, sockets and devices named like reports: nothing waits for them. Odd names of threads."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """What may not be read or entered: one clear line, the same from `check` and `ingest`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`rankscope pick-reports`: its JSON, tables, and the line that opens the reports."""
 
-from __future__ import annotations
-
 import csv
 import io
 import shlex

@@ -1,7 +1,5 @@
 """`rankscope plot`: files, formats, refusals, names of any kind."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

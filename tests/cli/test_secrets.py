@@ -1,7 +1,5 @@
 """Of an environment rank, world size, local rank and host are kept, and nothing else, ever."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Signals, sent to real processes: the right exit code, no traceback, and no process left over."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

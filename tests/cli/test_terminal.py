@@ -1,7 +1,5 @@
 """What a person sees in a terminal of some width."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """`--verbose`: the library's log on stderr."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

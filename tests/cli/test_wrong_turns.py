@@ -1,7 +1,5 @@
 """What a new user types instead of the right command, and what it says or does then."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`imbalance --by cause`: what the training threads did, by phase, state and name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Cached answers are the computed ones, and are used only while they hold."""
 
-from __future__ import annotations
-
 import logging
 import os
 import pickle

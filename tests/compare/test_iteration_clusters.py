@@ -1,7 +1,5 @@
 """Iterations compared with each other: normal, or slow and why."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Picks: labels, ties, culprits, windows, and what the GUI can open."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

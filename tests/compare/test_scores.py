@@ -1,7 +1,5 @@
 """Scores of ranks, their spread, flags: definitions by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

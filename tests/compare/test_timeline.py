@@ -1,7 +1,5 @@
 """Ranks in detail on one clock: windows filled, ends that agree, reports that are not there."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

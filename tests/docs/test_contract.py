@@ -1,7 +1,5 @@
 """CONTRACT.md has every option of every command."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

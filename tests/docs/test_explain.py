@@ -1,7 +1,5 @@
 """Every name that rankscope prints has an entry in its documents, and no entry is orphaned."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Real documents fit the structs, of which the published JSON Schema is made."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from typing import Any

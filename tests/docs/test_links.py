@@ -1,7 +1,5 @@
 """Every link leads somewhere: in Markdown files, and from docstrings into the documents."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

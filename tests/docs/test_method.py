@@ -1,7 +1,5 @@
 """METHOD.md gives the constants of the code, and every constant that the verdict rests on."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """`explain` explains every word that the commands print: the test takes them from the outputs."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The words that commands print: headings of tables, labels, keys of JSON."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 really happened. It shares no code with the package under test.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.forge.job import (

@@ -1,7 +1,5 @@
 """`python -m tests.forge SCENE OUT`: forge a scene's reports and truth into a folder."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import sys

@@ -1,7 +1,5 @@
 """One rank's process: its threads' clock, the phase it is in, the streams it launches onto."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter, deque

@@ -4,8 +4,6 @@ Made from the description in NVIDIA/nccl, plugins/profiler/inspector/README.md, 
 inspector_json.cc beside it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a forged training job is: its size, its work, its noise, its clocks, its planted faults."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Writes a rank's record as the PyTorch profiler would: Kineto JSON, packed if its name says so."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

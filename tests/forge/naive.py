@@ -1,7 +1,5 @@
 """Reads rows of forged reports back."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from typing import Any

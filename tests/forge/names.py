@@ -1,7 +1,5 @@
 """Kernels as traces show them: names and launch shapes behind the simulator's short keys."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Who owns each instant of a device's window: the phase of its work, communication, or starving."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")

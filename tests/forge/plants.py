@@ -1,7 +1,5 @@
 """Who is hit by a plant, when, and by how much."""
 
-from __future__ import annotations
-
 import math
 import random
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What one rank's profiler saw, on that rank's own clock."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 EPOCH_NS = 1_795_249_000_000_000_000

@@ -3,8 +3,6 @@
 A scene is a function `(job, **parameters) -> Job` that changes a plain job; `SCENES` names all.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

@@ -5,8 +5,6 @@ Each table is a block: a line `NAME: what it holds`, then a line per column: nam
 comment.
 """
 
-from __future__ import annotations
-
 from tests.forge.job import Schema
 
 _TABLES = """

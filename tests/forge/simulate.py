@@ -1,7 +1,5 @@
 """Runs a job: every rank's steps, iteration by iteration, on devices and networks of the engine."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from dataclasses import dataclass

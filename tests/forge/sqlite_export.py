@@ -1,7 +1,5 @@
 """Writes a rank's record as the SQLite file that `nsys export` makes of a report."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

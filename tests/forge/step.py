@@ -3,8 +3,6 @@
 `gpu_step` is a PyTorch-like step on a GPU, `host_step` one without CUDA, whose all-reduces block.
 """
 
-from __future__ import annotations
-
 import random
 from functools import lru_cache
 from itertools import accumulate

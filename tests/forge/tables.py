@@ -1,7 +1,5 @@
 """What every export has whatever ran (host, environment, session, enums), and the file itself."""
 
-from __future__ import annotations
-
 import sqlite3
 import uuid
 from collections.abc import Mapping

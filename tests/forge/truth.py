@@ -4,8 +4,6 @@ It knows which phase every operation was meant for and never looks at a range. D
 are on that rank's own clock, as an exact measurement of its report must give them.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Full disks, slow and changing files, odd clocks: one clear line, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What `check` extracted is taken over by the `ingest` that follows, and by nobody else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

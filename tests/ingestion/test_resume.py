@@ -1,7 +1,5 @@
 """Whatever stops an ingest, the database opens, holds each report whole or not, and goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """A folder with several runs: they are told apart, listed, and read one by one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

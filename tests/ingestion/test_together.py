@@ -2,8 +2,6 @@
 
 DuckDB lets one process write. The other one waits a little, and then has stored nothing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs made by hand, of what verdicts are found from."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.judge.healing import Prices

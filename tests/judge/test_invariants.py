@@ -4,8 +4,6 @@ On matrices with hypothesis, on scenes, and on real captures: ranges tell one st
 and another order of ranks change no names, and nothing that costs is denied.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The order of the rules, on runs made by hand: each case has what one rule looks for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

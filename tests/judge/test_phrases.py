@@ -1,7 +1,5 @@
 """What else is slow, in words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rankscope.judge.phrases import also_sentence, also_together

@@ -1,7 +1,5 @@
 """A new class of verdict is a kind, a rule and a sentence: nothing else has to know it."""
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 from pathlib import Path

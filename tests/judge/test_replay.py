@@ -1,7 +1,5 @@
 """A run played again, made by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

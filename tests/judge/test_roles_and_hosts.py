@@ -1,7 +1,5 @@
 """Groups before ranks: pipelines, hosts, batches of random length; victims are not stragglers."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

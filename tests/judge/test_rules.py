@@ -1,7 +1,5 @@
 """Planted stragglers are found: right rank, right iterations, right cause; the innocent are not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

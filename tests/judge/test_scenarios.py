@@ -1,7 +1,5 @@
 """What mending would save, against the simulator run again without what was planted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

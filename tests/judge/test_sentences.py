@@ -3,8 +3,6 @@
 Iterations take 100 ms, the last example's 40 of them, the others' 20.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Who is slow beyond chance, and what is a fact: on matrices of excess with planted truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """When a rank is slow: made by hand, so that each rule stands alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """Transfers that take longer than those like them: METHOD.md#verdict."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """Calls laid out by instance: those that all members make, in a matrix with a row per rank."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """Clocks of a whole run, solved over communicators of which none spans all ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Clock fits: offset, drift and spread from the ends of shared collectives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

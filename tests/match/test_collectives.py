@@ -1,7 +1,5 @@
 """Instances across ranks: who shares a communicator, who waited, which clocks that ties."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """The collectives of some iterations are matched as those of all are."""
 
-from __future__ import annotations
-
 import pytest
 
 from rankscope.match.communication import match_again, match_calls, waits_of

@@ -1,7 +1,5 @@
 """Who shares a communicator, and what is left unmatched, with its reason."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

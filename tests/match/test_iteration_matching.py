@@ -1,7 +1,5 @@
 """Iterations without numbers: paired by what their collectives tell, else refused."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sends and receives of pipeline neighbours: each paired with its other side, or left alone."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

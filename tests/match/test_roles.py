@@ -1,7 +1,5 @@
 """Roles: what `--roles` may say, what it must not, and when they are inferred."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

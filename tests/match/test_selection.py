@@ -1,7 +1,5 @@
 """Iteration ranges, warm-up, and what is complete on every rank."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who waited for whom: by hand, on clocks that agree, disagree, or are unknown."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """What is said beside the numbers, in the words that fit."""
 
-from __future__ import annotations
-
 from rankscope.match.warnings import missing_ranks
 
 

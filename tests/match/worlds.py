@@ -4,8 +4,6 @@ Every rank is in a tensor-parallel group of neighbours and in a data-parallel on
 that no communicator spans all ranks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

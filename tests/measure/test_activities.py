@@ -1,7 +1,5 @@
 """What a device did is added up as if each operation was looked at for itself."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Whatever ranges and device work come, the parts fill every window, by the owner of each ns."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

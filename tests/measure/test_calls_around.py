@@ -1,7 +1,5 @@
 """Which kernels communicate, by the ranges around their launches."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Arrivals against the simulator's, and which collectives reduce gradients."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """However a device's time is cut into stretches, the timeline is the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The host clock by hand: gaps, foreign ranges, unknown phases, blocking calls."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Every instant of the training thread has one state, against a thread played ns by ns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Every scene of the forge, both clocks, against the simulator's own account."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

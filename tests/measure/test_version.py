@@ -1,7 +1,5 @@
 """Reports that older rules measured are said to be so, and read again by the next ingest."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Waiting for a collective, or starving beside it: small cases worked out by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Columns as arrays: numbers of rows stay apart, whatever the values are."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """The interval algebra against arrays with a cell per nanosecond."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

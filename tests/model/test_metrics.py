@@ -1,7 +1,5 @@
 """The metric registry: one row and one function make a metric that is seen everywhere."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

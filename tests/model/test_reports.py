@@ -1,7 +1,5 @@
 """Rows of reports on their way between processes."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import fields
 from pathlib import Path

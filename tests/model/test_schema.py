@@ -1,7 +1,5 @@
 """Frames are checked against their schema: a misspelt column never becomes unknown."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

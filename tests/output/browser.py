@@ -1,7 +1,5 @@
 """A page in a real Chromium."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A job, and a browser for tests of pages."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from typing import Any

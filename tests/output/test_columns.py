@@ -1,7 +1,5 @@
 """Headings, units and meanings of columns: the same row for text, Markdown and pages."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

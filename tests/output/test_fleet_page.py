@@ -1,7 +1,5 @@
 """The page of a fleet: whole, harmless, and in a real Chromium as it should be."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page's content: whole, compact, and without a way out of being text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

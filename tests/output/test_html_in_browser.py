@@ -1,8 +1,6 @@
 """The page in a real Chromium, opened from disk: it draws, listens, loads nothing, and hostile
 names stay text. Skipped where there is no Chromium with its driver."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

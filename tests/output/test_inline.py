@@ -1,7 +1,5 @@
 """What notebooks show: runs, comparisons, verdicts, picks, pictures and pages."""
 
-from __future__ import annotations
-
 import json
 import os
 from html import unescape

@@ -1,7 +1,5 @@
 """Names from reports in Markdown and CSV: text, and nothing that a program acts on."""
 
-from __future__ import annotations
-
 import csv as reader
 import io
 import re

@@ -4,8 +4,6 @@ The importer's rules are spelled out here: events of one track that start inside
 end there too (it drops the others), and an arrow's ends must each lie in a slice of their track.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from bisect import bisect

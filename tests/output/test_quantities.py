@@ -1,7 +1,5 @@
 """Numbers and names as people read them, tables in Markdown and CSV."""
 
-from __future__ import annotations
-
 import csv as reader
 import io
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tables in a width: numbers whole, columns and names cut."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

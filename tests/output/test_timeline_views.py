@@ -1,7 +1,5 @@
 """The picture, the page and the Perfetto trace show the same of one timeline."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise

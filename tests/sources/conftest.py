@@ -1,7 +1,5 @@
 """The compiled page reader, or SQLite alone, for tests of what both must do."""
 
-from __future__ import annotations
-
 import pytest
 
 from rankscope.sources.columns.sqlite_pages import loader

@@ -1,7 +1,5 @@
 """One report in other shapes: folders of Parquet or Arrow files, exports of other ages."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading within limits that are much smaller than a report."""
 
-from __future__ import annotations
-
 from rankscope.measure.report import Reader
 from rankscope.model.limits import Limits
 from rankscope.model.reports import ReportFile, Trace

@@ -1,7 +1,5 @@
 """SQLite files of one table `t`, and what rankscope's two ways to read them say."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Clocks of devices that are wrong."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Paths → reports: folders, globs, links, and what cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rank claims out of environments."""
 
-from __future__ import annotations
-
 import pytest
 
 from rankscope.model.reports import Claim

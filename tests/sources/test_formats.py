@@ -1,7 +1,5 @@
 """The registry of formats: one row is all that a new format needs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Spoiled reports get clear answers; `python -m tests.bench.fuzz` tries 300 and more."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whose rank is it: the order of evidence, contradictions, runs that do not belong together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Database and reports that were moved together keep working."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

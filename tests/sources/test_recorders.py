@@ -1,7 +1,5 @@
 """Advice fits what recorded the reports, in every answer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports that are too large to be held give what those give that are."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

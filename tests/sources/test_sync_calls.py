@@ -1,7 +1,5 @@
 """The calls that waited for the device, as every reader finds them."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 from pathlib import Path

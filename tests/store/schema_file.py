@@ -1,7 +1,5 @@
 """`python -m tests.store.schema_file` writes the schema of the database to `schema.sql`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import rankscope.store

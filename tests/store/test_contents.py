@@ -3,8 +3,6 @@
 `python -m tests.bench.contents` tries 3,000 changes with every command.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The DuckDB file: commented, versioned, whole or not at all."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The stored tables: one description each, in SQL and in frames."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb

@@ -1,7 +1,5 @@
 """Ingest again: what is unchanged stays, what changed is replaced, what is foreign is refused."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -4,8 +4,6 @@
 ingested it. It must open for as long as the schema version can be migrated.
 """
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 

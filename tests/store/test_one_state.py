@@ -1,7 +1,5 @@
 """Each command answers from one state of a database, whoever writes to it meanwhile."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

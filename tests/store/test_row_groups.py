@@ -1,7 +1,5 @@
 """Rows on their way into DuckDB."""
 
-from __future__ import annotations
-
 import duckdb
 import polars as pl
 

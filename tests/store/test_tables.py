@@ -1,7 +1,5 @@
 """Tables of a run, loaded in part and in narrow types."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.store.tables import narrowed

@@ -1,7 +1,5 @@
 """A database from somebody else reads no file, loads nothing, and replaces none of our tables."""
 
-from __future__ import annotations
-
 import ast
 import os
 from pathlib import Path

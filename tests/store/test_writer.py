@@ -1,7 +1,5 @@
 """Reports that come in quick succession share a transaction, each still whole or not there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Results are written whole or not at all, and where the user meant them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Outside programs: killed at their limits with all they started, and with the caller."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Memory that nothing uses any more."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

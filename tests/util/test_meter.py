@@ -1,7 +1,5 @@
 """How far a report is read is known while it is read, for every format."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import time

@@ -1,7 +1,5 @@
 """What Windows and macOS lack is not needed: the same answers without it, and no traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

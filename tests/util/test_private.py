@@ -1,7 +1,5 @@
 """The cache: nobody else's machine code is loaded."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """Ranks as users write them, within what a job can have."""
 
-from __future__ import annotations
-
 import pytest
 
 from rankscope.errors import UsageError

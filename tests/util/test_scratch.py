@@ -1,7 +1,5 @@
 """Folders of unfinished files: what a kill leaves is removed later, what somebody uses never."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

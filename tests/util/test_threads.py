@@ -1,7 +1,5 @@
 """Work in threads."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Numbers with their nouns, in the singular and the plural."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

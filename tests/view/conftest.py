@@ -1,7 +1,5 @@
 """Fixtures of tests of the page that is served."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A running `rankscope view`."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Picked reports in front of the user: copies, view documents, the GUI's launcher."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """What `rankscope view` answers, and to whom."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The page that `rankscope view` serves, in a real Chromium: it asks its server, and shows it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reports that arrive in a folder, and what a watch announces of them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The windows of a job that all tests of a watch take in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

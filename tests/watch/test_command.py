@@ -1,7 +1,5 @@
 """The command `watch`: its lines, the program it tells, the file for node_exporter, signals."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

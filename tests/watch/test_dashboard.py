@@ -1,7 +1,5 @@
 """The dashboard for Grafana: its form, and its queries against the file that `watch` writes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

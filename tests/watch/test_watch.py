@@ -1,7 +1,5 @@
 """Reports that arrive one after the other, in windows, half-written, again after a restart."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

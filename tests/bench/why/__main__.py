@@ -5,8 +5,6 @@ there are not made again. As root on Linux, with nsys (`--nsys`, 2023.4 or newer
 pip's nvtx==0.2.11 and two cores that nothing else uses: load disturbs the controls.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Two runs compared: a change has its interval, noise is no change."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations
 

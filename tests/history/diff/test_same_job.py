@@ -1,7 +1,5 @@
 """Whether two runs look like runs of one job."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -5,8 +5,6 @@ names whoever costs at least 1 % of its time, nearly always; and now and then so
 made slow, who is anybody.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

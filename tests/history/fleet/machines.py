@@ -1,7 +1,5 @@
 """The machines of forged reports: tables of GPUs, network adapters and CPUs."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Probabilities against counting all outcomes, and against draws."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

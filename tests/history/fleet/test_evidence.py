@@ -1,7 +1,5 @@
 """What a verdict holds against the hardware of its ranks, and what it does not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

@@ -1,7 +1,5 @@
 """What a report says of its hardware is kept per rank, and nothing is guessed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A ledger: the answers of the runs without the runs, and no writer loses anything."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

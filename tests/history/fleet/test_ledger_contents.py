@@ -1,7 +1,5 @@
 """What no ledger can hold is refused in one line; what it can hold is answered."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From reports to the suspect: jobs on cards that change their places, and the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Suspects of simulated fleets; `python -m tests.bench.fleets` counts them over many seeds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Folders that hold several runs, or none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

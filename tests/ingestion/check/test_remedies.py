@@ -1,7 +1,5 @@
 """The remedies: every line they tell a user to type is one that rankscope takes."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What reports can answer, and what is wrong with them: each fault planted, and found alone."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from pathlib import Path

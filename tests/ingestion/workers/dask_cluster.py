@@ -1,7 +1,5 @@
 """A real Dask cluster on this machine: a scheduler and worker processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

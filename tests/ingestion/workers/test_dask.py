@@ -1,7 +1,5 @@
 """Reports mapped over a real Dask cluster on this machine: a scheduler and worker processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Mapping over reports: results and errors alike come back, from one process or several."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

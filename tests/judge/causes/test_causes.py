@@ -1,7 +1,5 @@
 """What is in the phase that made a rank slow, and whether somebody is to blame for it at all."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 The rows are made from the documented schema: no real export with these tables was seen.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

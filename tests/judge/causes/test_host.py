@@ -1,7 +1,5 @@
 """Causes on the host: what the training thread did longer, named only where it explains enough."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import polars as pl

@@ -1,7 +1,5 @@
 """More work shows in launches, grids and bytes; who is slow has the same of them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import polars as pl

@@ -1,7 +1,5 @@
 """A new cause is a kind and a detector: nothing else has to know it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Iterations: which ranges, which numbers, which windows."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Forward and backward from operators, where no ranges name them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

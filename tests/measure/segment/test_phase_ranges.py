@@ -1,7 +1,5 @@
 """Marks: phases and blocking collectives of the training thread, each call once."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """What repeats is a step only if phases, lengths and ranges agree."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """Steps without markers: real and forged jobs whose iteration ranges were taken away."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of a thousand ranks, without simulating them."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.compare.comparison import Comparison

@@ -1,7 +1,5 @@
 """Titles: the verdict, shortened; names as far as a font can show them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Hardware and runs as a picture and as a map: what the simulated fleet did is in its cells."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

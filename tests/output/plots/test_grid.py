@@ -1,7 +1,5 @@
 """Ranks by iterations: ordered, aggregated, on a scale that shows what matters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What pictures show, read off their axes."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import replace

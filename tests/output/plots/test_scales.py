@@ -1,7 +1,5 @@
 """What maps and bars show of slow ranks of different size, of many ranks, and of one."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

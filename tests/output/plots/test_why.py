@@ -1,7 +1,5 @@
 """What the slow rank's thread did: real captures in which a reason was planted."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """SQLite columns: any type, any bytes, and files that are none."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

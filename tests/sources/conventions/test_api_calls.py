@@ -1,7 +1,5 @@
 """Which API calls hold their thread until the device is done."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Names → meanings; the conventions are data."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """What kernels communicate: by the user's pattern, by what the report states, by their names."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

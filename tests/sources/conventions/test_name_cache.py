@@ -1,7 +1,5 @@
 """What names mean is looked up once, and does not depend on what was asked before."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.sources.conventions.vocabulary import NameCache

@@ -1,7 +1,5 @@
 """Every name that public training code was seen to use, as it is spelled there."""
 
-from __future__ import annotations
-
 import pytest
 
 from rankscope.model.options import ShapingOptions

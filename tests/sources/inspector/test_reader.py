@@ -1,7 +1,5 @@
 """Dumps of NCCL Inspector, made by its description: who comes last, and nothing that is unknown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Small files that unpack to far more than a trace are refused soon."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

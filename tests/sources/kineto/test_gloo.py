@@ -1,7 +1,5 @@
 """gloo's collectives run beside the thread that called them; only its wait is communication."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.sources.kineto.columns import RANGE, SCHEMAS

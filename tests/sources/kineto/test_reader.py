@@ -1,7 +1,5 @@
 """The PyTorch profiler's traces: one job, whichever profiler wrote it, gives the same numbers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

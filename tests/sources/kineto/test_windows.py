@@ -1,7 +1,5 @@
 """Windows of one profiler schedule, in files of their own, are one report of the process."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Readers may ask for no table that an export of rankscope's own leaves out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

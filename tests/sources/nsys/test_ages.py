@@ -1,7 +1,5 @@
 """Exports of every age and shape tell the same of one report."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

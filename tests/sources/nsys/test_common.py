@@ -1,7 +1,5 @@
 """Strings are found whatever their ids, and so is what some of them tell."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Counters of GPUs, adapters and unified memory: made rows of the documented schema."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

@@ -3,8 +3,6 @@
 The `nsys` here is a script, so that it does what a real one does only on bad days.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

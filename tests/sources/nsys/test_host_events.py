@@ -1,7 +1,5 @@
 """Scheduling, calls and samples of a thread, from exports of every format."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

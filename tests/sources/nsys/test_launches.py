@@ -1,7 +1,5 @@
 """Which call launched an operation, however calls are numbered and however few are held."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What NCCL tells of its kernels: by payloads of its ranges, by the table of its operations."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

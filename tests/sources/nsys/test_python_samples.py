@@ -1,7 +1,5 @@
 """Python's own samples: lines as nsys 2024.2 wrote them, and the functions they name."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

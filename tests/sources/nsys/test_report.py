@@ -1,7 +1,5 @@
 """Reports as nsys wrote them: their head, their export, and what can go wrong on the way."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """A copy of a report says nothing about people and machines, and answers as the report does."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import time

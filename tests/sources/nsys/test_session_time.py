@@ -1,7 +1,5 @@
 """Exports whose times nsys shifted: read as if it had not."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Signatures of NVTX ranges have the numbers that one gives them event by event."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

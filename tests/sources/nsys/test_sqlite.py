@@ -1,7 +1,5 @@
 """nsys exports as traces, and everything in them that a reader may stumble over."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Windows of one session (`nsys profile --capture-range-end=repeat`) are one report."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The compiled page reader, whatever the size of a report."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

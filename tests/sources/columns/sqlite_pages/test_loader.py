@@ -1,7 +1,5 @@
 """The compiled reader is tested before it is used, and rankscope works whole without it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """SQLite's pages, read without SQLite: the same frames as through it, or none."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import tempfile

@@ -1,7 +1,5 @@
 """Rows of SQLite's pages whose headers are known from others: the same frames, or none."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 
