@@ -30,6 +30,9 @@ DRIFT_SPREADS = 3
 LEAST_INSTANCES = 4
 """Fewest shared instances that measure a drift and a spread; fewer give only an offset."""
 
+MOST_INSTANCES = 2000
+"""So many shared instances fix a clock; of twice as many, every second one counts, and so on."""
+
 ASSUMED_DRIFT_PPM = 50.0
 """Largest drift between two clocks, assumed where too few instances measure it."""
 

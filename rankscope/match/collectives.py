@@ -11,7 +11,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.match.calls import INSTANCE, OWN, Calls
-from rankscope.match.clocks import LEAST_INSTANCES, Clocks, Group, solve_clocks
+from rankscope.match.clocks import (
+    LEAST_INSTANCES,
+    MOST_INSTANCES,
+    Clocks,
+    Group,
+    solve_clocks,
+)
 from rankscope.match.communicators import STREAM, communicators, labelled
 from rankscope.store.tables import narrowed
 from rankscope.util.threads import threaded
@@ -276,6 +282,7 @@ def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int
             continue
         ranks = tuple(matched.ranks(rows, members))
         ends = end[rows].reshape(members, -1)
+        ends = ends[:, :: max(1, ends.shape[1] // MOST_INSTANCES)]
         if (np.diff(ends[0]) < 0).any():
             ends = ends[:, ends[0].argsort(kind="stable")]
         starts = tuple(utc_starts.get(each) or 0 for each in ranks)

@@ -21,6 +21,7 @@ from rankscope.match.wait_sums import Waits, sum_waits
 from rankscope.match.waits import WaitedCollectives, with_waits
 from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
+from rankscope.util.numbers import sampled
 
 CALLS_AT_ONCE = 2_000_000
 """Calls that are read together: fewer take longer, more take more memory."""
@@ -182,12 +183,13 @@ def roles_by_option(scope: Scope) -> Roles | None:
 
 def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
     """The roles that follow from who reduces gradients together."""
-    ranks = scope.tables.ranks
+    tables, ranks = scope.tables, scope.tables.ranks
+    chosen = sampled(common_iterations(tables.iterations))
     return inferred_roles(
         ranks["rank"].sort().to_list(),
         dict(ranks.select("rank", "host").iter_rows()),
         matched.reducing,
-        lambda some: scope.tables.read("activities", MAKEUP, ranks=some, narrow=True),
+        lambda some: tables.read("activities", MAKEUP, ranks=some, iterations=chosen, narrow=True),
     )
 
 

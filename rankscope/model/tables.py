@@ -36,7 +36,7 @@ from rankscope.model.kinds import OPERATIONS, PARTS, Clock, Counter, HostState
 from rankscope.model.metrics import Metric, Unit, measured_metrics
 from rankscope.model.options import StoredOptions
 
-OF_ITERATIONS = {"ranks": ("rank",), "iterations": ("rank", "iteration")}
+OF_ITERATIONS = {"iterations": ("rank", "iteration")}
 """What the rows of a rank's iteration refer to."""
 
 

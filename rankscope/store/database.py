@@ -241,7 +241,8 @@ class Database:
             return self._read(request)
 
     def _read(self, request: TableRequest) -> pl.DataFrame:
-        check_table(self._connection, request.table, self._known, request.iterations)
+        values = request.columns if request.distinct else None
+        check_table(self._connection, request.table, self._known, request.iterations, values)
         if request.columns is None:  # a file may have more, or others first
             columns = (TABLES.get(request.table) or COMPARED_TABLES[request.table]).columns
             request = replace(request, columns=[*columns])

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 
 from rankscope.errors import DatabaseError
+from rankscope.model.columns import Table
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
 from rankscope.store.connection import NOT_OURS, REBUILD_HINT, first_line, is_damage
@@ -130,11 +131,13 @@ def check_table(
     name: str,
     known: Known,
     iterations: Collection[int] | None = None,
+    columns: Collection[str] | None = None,
 ) -> None:
     """Check the contents of a table before its first rows are given.
 
     Args:
         iterations: only rows of these will be given; None: any.
+        columns: only the different values of these will be given; None: whole rows.
 
     Raises:
         BadContents: it holds what no rankscope writes.
@@ -151,6 +154,12 @@ def check_table(
         present = {column: kind for (there, column), kind in every.items() if there == name}
         if missing := check_columns(name, table, present):
             raise BadContents(f"{name}.{missing[0]} is missing")
+    if columns is not None:
+        values = {column: table.columns[column] for column in columns}
+        check_rows(connection, name, Table(table.meaning, values))
+        return
+    if "iterations" in table.refers:  # which refers to the ranks
+        check_table(connection, "iterations", known)
     needed = [(other, each) for other, columns in table.refers.items() for each in columns]
     for other, column in (*needed, *table.complete.items()):
         if (other, column) not in every:

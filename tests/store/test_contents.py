@@ -116,6 +116,21 @@ def test_the_rows_of_the_iterations_that_are_read_are_checked(
                 database.read(TableRequest("activities", iterations=wrong))
 
 
+def test_the_different_values_that_are_read_are_checked(whole: Path, tmp_path: Path) -> None:
+    loose = "create or replace table activities as from activities"
+    wrong = "update activities set count = -1 where iteration = 5"
+    db = Change("", (loose, wrong)).made(whole, tmp_path / "run.duckdb")
+    with Database.open(db) as database:
+        kinds = database.read(TableRequest("activities", ["kind"], distinct=True))
+        assert kinds["kind"].is_unique().all()
+        for request in (
+            TableRequest("activities", ["count"], distinct=True),
+            TableRequest("activities", ["kind"]),
+        ):
+            with pytest.raises(DatabaseError, match="count"):
+                database.read(request)
+
+
 @pytest.mark.parametrize(
     "statement",
     [

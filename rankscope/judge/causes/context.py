@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,9 +15,6 @@ from rankscope.model.results import Finding
 
 LEAST_SHARE = 0.15
 """Share of the excess that a finding must explain to be reported."""
-
-ENOUGH = 50
-"""Iterations that are looked into."""
 
 HOST_EXCESS = pl.Schema(
     {
@@ -33,11 +30,6 @@ HOST_EXCESS = pl.Schema(
 
 Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
 """Table and iterations → the rows of all ranks in them; None where the run has no such table."""
-
-
-def sampled(iterations: Sequence[int]) -> list[int]:
-    """The iterations in order; of many, an even sample of ENOUGH to 2 ENOUGH."""
-    return [*iterations[:: max(1, len(iterations) // ENOUGH)]]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 import polars as pl
 
-from rankscope.judge.causes.context import Tables, sampled
+from rankscope.judge.causes.context import Tables
+from rankscope.util.numbers import sampled
 
 SAME = 0.02
 """Amounts of work that differ by less than this share are the same work."""

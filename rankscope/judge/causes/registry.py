@@ -25,7 +25,7 @@ from rankscope.judge.causes import (
     starving,
     unexplained,
 )
-from rankscope.judge.causes.context import CauseContext, Tables, sampled
+from rankscope.judge.causes.context import CauseContext, Tables
 from rankscope.judge.causes.counters import TABLE as COUNTERS_TABLE
 from rankscope.judge.causes.counters import by_rank
 from rankscope.judge.causes.detector import Detector, Precedence
@@ -33,6 +33,7 @@ from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.store.tables import RunTables
 from rankscope.store.writer import PER_RANK
+from rankscope.util.numbers import sampled
 
 DETECTORS: tuple[Detector, ...] = (
     garbage_collection.DETECTOR,

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rankscope.compare.comparison import Comparison
-from rankscope.judge.causes.context import sampled
 from rankscope.judge.causes.excess import activity_excess
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.output.palette import Theme
@@ -15,6 +14,7 @@ from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.style import SMALL, Caption, drawable, legend_above, new_sheet
 from rankscope.output.quantities import milliseconds, percent
 from rankscope.output.table_layout import middle_out
+from rankscope.util.numbers import sampled
 from rankscope.util.wording import counted, span
 
 KINDS = ("kernel", "graph", "copy", "set", "idle")
