@@ -389,8 +389,6 @@ def diff_of(
 
     Args:
         before: the one run, or those of a baseline.
-        after: the other.
-        options: how to compare the ranks of each.
         metrics: names; None for iteration, work, phases and waits.
         until: the last stage that is needed of the comparisons.
 

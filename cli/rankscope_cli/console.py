@@ -91,8 +91,6 @@ def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = 
     """Print an error and its remedy to stderr, and with --format json to stdout as well.
 
     Args:
-        message: what is wrong.
-        hint: what to do.
         code: the error's name in JSON.
         lines: more, a line each, between the two.
     """
@@ -115,12 +113,7 @@ def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = 
 
 
 def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) -> None:
-    """Print warnings to stderr, each once and few of a kind, unless `quiet`.
-
-    Args:
-        quiet: print nothing.
-        show_all: print all of a kind.
-    """
+    """Print warnings to stderr, each once and few of a kind, unless `quiet`."""
     if quiet:
         return
     kinds: dict[str, list[str]] = {}
@@ -137,13 +130,7 @@ def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) ->
 
 
 def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: bool) -> None:
-    """Print the warnings that ingest has not shown, and the number of the others.
-
-    Args:
-        problems: the warnings about it.
-        quiet: print nothing.
-        verbose: print all warnings.
-    """
+    """Print the warnings that ingest has not shown, and the number of the others."""
     if quiet or verbose:
         warn(problems, quiet, show_all=verbose)
         return
@@ -217,7 +204,6 @@ def show_together(tables: Sequence[Table], show_all: bool, below: str) -> None:
     """Print tables below each other, and a text below them; all fits a terminal, unless `show_all`.
 
     Args:
-        show_all: whole tables, however many lines they take.
         below: one line below the tables, if it is not empty.
     """
     if show_all or not sys.stdout.isatty():

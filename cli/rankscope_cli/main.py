@@ -173,12 +173,7 @@ def _usage(error: typer.TyperException) -> int:
 
 
 def _meant(message: str, path: str) -> str | None:
-    """A hint: what the user of a wrong option or argument meant.
-
-    Args:
-        message: typer's.
-        path: the program and the command.
-    """
+    """A hint: what the user of a wrong option or argument meant."""
     if re.match(r"No such option: (?:-o|--output)\b", message):
         if path.endswith((" ingest", " watch")):
             return "--db FILE names the database"

@@ -24,7 +24,6 @@ def run_of(paths: list[str], db: Path, quiet: bool) -> Run:
     Args:
         paths: a database, or reports, folders and patterns; nothing: the run of `db`.
         db: the database; that of the reports where some are given.
-        quiet: show no progress and no summary.
 
     Raises:
         UsageError: a folder without reports holds several databases, or nothing.

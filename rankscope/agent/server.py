@@ -52,10 +52,6 @@ POLL_S = 0.2
 def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -> None:
     """Answer an assistant until it closes stdin.
 
-    Args:
-        folders: below which it may name paths.
-        started: called when the server answers.
-
     Raises:
         ToolError: the package `mcp` is missing.
         UsageError: one of them is not a folder.
@@ -267,10 +263,6 @@ LONGEST_LINE = 4096
 
 def shortened(document: Any, most: int) -> Document:
     """A document as plain values, each of its lists and maps by rank cut to `most` elements.
-
-    Args:
-        document: one of `rankscope/output/documents`.
-        most: elements that stay, the first ones.
 
     Returns:
         With `left_out` by key where something was cut: `ranks`, `verdict.iterations`,

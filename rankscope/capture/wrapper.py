@@ -90,11 +90,6 @@ class CaptureConfig:
 def wrapper(scheduler: str, config: CaptureConfig, name: str = "profile.sh") -> str:
     """The script to put between launcher and training command.
 
-    Args:
-        scheduler: one of `Scheduler`.
-        config: what to capture.
-        name: file name of the script, for its usage line.
-
     Raises:
         UsageError: an unknown scheduler, or options that contradict each other.
     """

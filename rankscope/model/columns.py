@@ -126,12 +126,7 @@ def _all_within(values: pl.Series, limits: Limits | None) -> bool:
 
 
 def out_of_bounds(name: str, frame: pl.DataFrame, table: Table) -> str | None:
-    """What no row of a table can have, as `collectives.bytes is -1`; None if all is well.
-
-    Args:
-        name: of the table.
-        frame: rows for it.
-    """
+    """What no row of a table can have, as `collectives.bytes is -1`; None if all is well."""
     for column, described in table.columns.items():
         if described.dtype.is_nested() or not (described.limits or described.dtype == TEXT):
             continue

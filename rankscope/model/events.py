@@ -75,7 +75,6 @@ class BoundedBuffer:
 
         Args:
             of_note: leaves what must be kept if not all can be.
-            most: that are kept.
         """
         self.parts: list[pl.DataFrame] | None = []  # None: they were too many
         self.sifted = False

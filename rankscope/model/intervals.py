@@ -170,7 +170,6 @@ def length_before(start: Times, end: Times, moment: Times, *, in_order: bool = F
     """How much of disjoint sorted intervals lies before each moment.
 
     Args:
-        start, end: of the intervals.
         moment: many are found sooner `in_order`.
 
     Shape: that of `moment`.

@@ -125,11 +125,7 @@ class Hardware:
     gpus: tuple[Gpu, ...] = ()
 
     def gpu_of(self, pid: int, devices: Iterable[int]) -> Gpu | None:
-        """The GPU of a process; None if it is unknown, or if the process used several.
-
-        Args:
-            devices: the numbers of the devices that it used.
-        """
+        """The GPU of a process; None if it is unknown, or if the process used several."""
         used = {*devices}
         matching = [
             gpu

@@ -255,9 +255,7 @@ def conform(
     """The frame with the columns of a schema, in its order and dtypes.
 
     Args:
-        frame: what a stage computed.
         optional: columns that may be missing; they become null, that is unknown.
-        drop_others: leave out columns that the schema does not have.
 
     Raises:
         ValueError: a column is missing that is not optional, or there is one too many. Both are

@@ -187,11 +187,7 @@ def _causes(reports: tuple[CheckedReport, ...]) -> tuple[list[str], dict[str, li
 
 
 def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:
-    """A row per report, or per group of similar reports if there are many.
-
-    Args:
-        show_all: a row per report, however many there are.
-    """
+    """A row per report, or per group of similar reports if there are many."""
     folder = _folder(reports)
     if show_all or len(reports) <= MOST_LINES:
         rows = [(_name(report, folder), *_answers([report])) for report in reports]

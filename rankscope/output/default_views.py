@@ -27,9 +27,7 @@ def picks_of(
     """The reports to open.
 
     Args:
-        comparison: up to its verdict.
         metric: name; default: the first of `DEFAULT_METRICS` that is known.
-        ranks: pick from these; None for all.
     """
     scores = among(comparison.scores, ranks)
     if metric is not None:
@@ -77,12 +75,8 @@ def view_of(
     """The default content of a picture: the picked ranks, in their worst iteration.
 
     Args:
-        kind: one of `KINDS`.
-        comparison: up to its verdict.
         metric: what a heat map shows, and what ranks are picked by.
         iteration: that of a timeline, or the one to explain.
-        theme: light or dark.
-        ranks: ranks to show, whoever is picked.
 
     Raises:
         UsageError: the metric does not exist, or the run has not these ranks.

@@ -21,8 +21,6 @@ def changes_table(changes: tuple[Change, ...], clock: str = "", judged: bool = T
     """Each metric of two runs, before and after.
 
     Args:
-        changes: those of the means over ranks.
-        clock: that of the numbers.
         judged: whether changes can be certain; else there are no intervals.
     """
     on_clock = f", {clock} clock" if clock else ""
@@ -43,8 +41,6 @@ def movers_table(changes: tuple[Change, ...], show_all: bool, judged: bool = Tru
     """The ranks and metrics that certainly changed, the largest change first.
 
     Args:
-        changes: those of single ranks.
-        show_all: show all changes.
         judged: whether changes can be certain; else there are no intervals.
     """
     moved = [each for each in changes if each.before_ns is not None and (show_all or each.certain)]

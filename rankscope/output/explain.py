@@ -110,9 +110,6 @@ def _keys(
     """The keys of an object and of the objects in it, each with what it means as a sentence.
 
     Args:
-        properties: those of the object.
-        path: the beginning of its keys.
-        shapes: those that `$ref` names.
         known: shapes whose keys another document has explained.
         held: takes in the shapes whose keys are explained here.
     """

@@ -23,11 +23,7 @@ LONGEST_ID = 100
 
 
 def table(fleet: Fleet, show_all: bool = False) -> Table:
-    """The hardware as a table: what a verdict ever named, or all of it.
-
-    Args:
-        show_all: hardware that none names, too.
-    """
+    """The hardware as a table: what a verdict ever named, or all of it."""
     rows = fleet.hardware if show_all else fleet.hardware.filter(pl.col("guilty") > 0)
     columns = (
         "hardware", "id", "host", "slot", heading("guilty"), "runs", "rate", "95 % interval", "p",

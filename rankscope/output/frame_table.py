@@ -46,12 +46,7 @@ BY = {
 
 
 def by_table(by: str, frame: pl.DataFrame) -> Table:
-    """The table of `--by` host, phase, collective, kernel or cause, without what is unknown.
-
-    Args:
-        by: a key of `BY`.
-        frame: what the function of `compare.breakdowns` for it returned.
-    """
+    """The table of `--by` host, phase, collective, kernel or cause, without what is unknown."""
     title, drop_first, meanings = BY[by]
     unknown = [name for name in frame.columns if frame[name].null_count() == frame.height]
     return replace(
@@ -73,7 +68,6 @@ def generic_table(frame: pl.DataFrame, title: str) -> Table:
     Args:
         frame: `_ns` columns become ms, `_share` columns percent, `_bandwidth` columns GB/s; a
             column `X_rank` is put in brackets behind the value of `X_ns` or `X_share`.
-        title: the title of the table.
     """
     values = {name: frame[name].to_list() for name in frame.columns}
     columns: dict[str, list[str]] = {}

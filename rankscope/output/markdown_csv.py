@@ -39,12 +39,7 @@ def markdown(table: Table) -> str:
 
 
 def section(sentence: str, facts: Sequence[str], tables: Sequence[Table]) -> str:
-    """A heading with the finding, the rest of the verdict, a list of facts, and tables.
-
-    Args:
-        sentence: the sentence of the verdict.
-        facts: further lines, such as what to do next.
-    """
+    """A heading with the finding, the rest of the verdict, a list of facts, and tables."""
     lead, _, rest = prose(sentence).partition(". ")
     parts = [f"### {lead.rstrip('.')}", rest, "\n".join(f"- {prose(line)}" for line in facts)]
     return "\n\n".join([*filter(None, parts), *map(markdown, tables)])

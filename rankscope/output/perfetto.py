@@ -74,7 +74,6 @@ def trace(
 
     Args:
         parts: timelines of different ranks on one axis (`compare.timeline.timelines`).
-        about: facts for the metadata of the trace.
         labels: rank → the reason why it is shown.
     """
     head = {"displayTimeUnit": "ms", "otherData": dict(about)}
@@ -331,9 +330,6 @@ def _mark(late: LastArrival, calls: pl.DataFrame) -> str:
 
     It lies on the track of the collective of that rank. If the trace does not hold the rank, it
     lies on the track of the first rank that waited, and its name says so.
-
-    Args:
-        calls: the collectives, with TRACK and tid.
     """
     calls = calls.filter(instance=late.calls["instance"][0]).sort("rank")
     own = calls.filter(rank=late.rank)

@@ -7,7 +7,6 @@ def gauge(name: str, meaning: str, samples: Sequence[tuple[str, object]]) -> lis
     """The lines of a gauge; none without samples.
 
     Args:
-        name: of the metric, with its unit at the end.
         samples: labels, as `labels` writes them, and value.
     """
     lines = [f"{name}{of} {value}" for of, value in samples]

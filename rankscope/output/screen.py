@@ -17,8 +17,6 @@ def fitting(tables: Sequence[Table], width: int, height: int) -> list[Line]:
 
     Args:
         tables: their numbers of rows are at most their `most`.
-        width: of the screen, in characters.
-        height: lines that there is room for.
     """
     lines: list[Line] = []
     for shown, notes, airy in _smaller(tables):
@@ -55,10 +53,7 @@ def lines_of(
     """A table as lines that fit a width.
 
     Args:
-        width: of the table, in characters.
-        notes: with meanings of columns, and remarks.
         airy: with a blank line above it, a rule below the headings, and what does not fit named.
-        show_all: with all rows.
         sentences: width of title and notes; None: that of the table.
     """
     fold_at = sentences or width

@@ -110,7 +110,6 @@ class Table:
         """The headings, a rule and the rows as lines.
 
         Args:
-            width: most characters of a line; numbers may exceed it.
             gap: the number of rows before the line `more`; 0: there is no such line.
             more: text in place of the rows left out.
         """
@@ -188,11 +187,7 @@ def display_width(text: str) -> int:
 
 
 def middle_out(name: str, width: int) -> str:
-    """A name without its middle: `gpu-a1…-node7`. Similar names differ at their ends.
-
-    Args:
-        width: the most terminal columns that it may take.
-    """
+    """A name without its middle: `gpu-a1…-node7`. Similar names differ at their ends."""
     if display_width(name) <= width:
         return name
     first, last = name[: (width - 1) // 2], name[-(width // 2) :]
@@ -205,7 +200,6 @@ def fold(text: str, width: int, indent: str = "") -> list[str]:
     """A text as lines; a word is broken only if it is longer than a line.
 
     Args:
-        width: the most terminal columns of a line.
         indent: put in front of all lines but the first.
     """
     if display_width(text) != len(text):  # wide characters take two columns

@@ -260,10 +260,6 @@ def ranks_table(
     """A row per rank, sorted by the first known metric, the highest first; None if none is known.
 
     The most relevant ranks are those that the verdict names, then those with the highest values.
-
-    Args:
-        metrics: the metrics to show; None: the usual ones.
-        only: the ranks to show; None: all.
     """
     names = metrics or [name for name in leading_metrics() if column_of(name) in result.ranks]
     if metrics is None and shown_metrics(result)[:1] == ["collective_wait"]:
@@ -364,11 +360,7 @@ def _course(
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:
-    """A row per iteration; of many iterations, those with the largest spread are shown.
-
-    Args:
-        metric: the metric whose spread the result contains.
-    """
+    """A row per iteration; of many iterations, those with the largest spread are shown."""
     frame = result.iterations
     unit, key = METRICS[metric].unit, METRICS[metric].key("spread")
     spread = frame[key]

@@ -112,12 +112,7 @@ def last_arrival(timeline: Timeline) -> LastArrival | None:
 
 
 def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
-    """Who keeps the shown ranks waiting, and how long; or that this is not known.
-
-    Args:
-        timeline: some ranks in some iterations.
-        late: its `last_arrival`.
-    """
+    """Who keeps the shown ranks waiting, and how long; or that this is not known."""
     incomplete = any(each.code == "waits-lower-bounds" for each in timeline.problems)
     if late is not None:
         operation = str(late.calls["operation"][0]).replace("_", "-")
@@ -196,7 +191,6 @@ def _rank_lanes(timeline: Timeline, work: pl.DataFrame, rank: int) -> tuple[Lane
     """The lanes of a rank.
 
     Args:
-        timeline: that shows the rank.
         work: TIMELINE_OPERATIONS with stream_name, without collectives.
     """
     length = timeline.windows["end_ns"].max() or 1
@@ -272,7 +266,6 @@ def in_lanes(calls: pl.DataFrame, most: int = MOST_OVERLAPPING) -> pl.DataFrame:
     """Collectives of a rank with the lane of each, so that those that overlap lie in several.
 
     Args:
-        calls: TIMELINE_COLLECTIVES of one rank.
         most: the most lanes; where more overlap, the last lane has several of them.
 
     Returns:

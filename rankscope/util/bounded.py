@@ -43,8 +43,6 @@ def run_bounded(
     """Run a program to its end; it and all it started are killed at a limit, or with this process.
 
     Args:
-        command: the program and its arguments.
-        seconds: the longest time it may take.
         check: called while it runs; a text stops it.
 
     Raises:

@@ -15,12 +15,7 @@ def safe(value: object) -> str:
 
 
 def paragraphs(heading: str, *lines: str) -> str:
-    """A bold line, and lines below it.
-
-    Args:
-        heading: text.
-        lines: texts; empty ones are left out.
-    """
+    """A bold line, and lines below it."""
     below = "".join(f"<div>{safe(line)}</div>" for line in lines if line)
     return f"<div><div><b>{safe(heading)}</b></div>{below}</div>"
 

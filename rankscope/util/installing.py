@@ -21,10 +21,6 @@ BEGINNING = 400
 def install(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     """Write files to the folder `rankscope` in a folder; both are created.
 
-    Args:
-        folder: the folder of the other program.
-        texts: by name of the file.
-
     Returns:
         The files.
 

@@ -13,9 +13,6 @@ def give_back(worth_bytes: int | None = None) -> None:
     What large frames leave behind would otherwise add to what the next ones need: a process that
     compares 512 ranks again and again would keep three times as much. Only Linux can do so, with
     glibc.
-
-    Args:
-        worth_bytes: peak memory from which on it is done; None: `WORTH_BYTES`.
     """
     if _peak_bytes() < (WORTH_BYTES if worth_bytes is None else worth_bytes):
         return

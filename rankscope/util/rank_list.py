@@ -46,10 +46,6 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
 def few(numbers: Iterable[int], what: str) -> list[int]:
     """Numbers that a caller gives, as a list.
 
-    Args:
-        numbers: `range(10**12)`, say.
-        what: they are of, as `rank`.
-
     Raises:
         UsageError: there are more than `MOST_RANKS`, or one is larger than `LARGEST`.
     """

@@ -42,11 +42,7 @@ def scratch_beside(target: Path) -> Iterator[Path]:
 
 
 def remove_abandoned(folder: Path, name: str | None = None) -> None:
-    """Remove what `scratch_beside` of processes that were killed on this host left in a folder.
-
-    Args:
-        name: the name of the target; None for those of all.
-    """
+    """Remove what `scratch_beside` of processes that were killed on this host left in a folder."""
     if fcntl is None:
         return
     prefix = f".*.{_host()}." if name is None else glob.escape(_prefix(name))

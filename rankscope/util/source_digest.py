@@ -10,12 +10,7 @@ SUFFIXES = (".py", ".toml")
 
 @cache
 def source_digest(package: Path, names: tuple[str, ...]) -> str:
-    """Hash of all source files in some packages.
-
-    Args:
-        package: the folder of rankscope.
-        names: packages in it.
-    """
+    """Hash of all source files in some packages."""
     digest = hashlib.sha256()
     paths = (path for name in names for path in (package / name).rglob("*"))
     for path in sorted(path for path in paths if path.suffix in SUFFIXES):

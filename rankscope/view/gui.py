@@ -31,9 +31,6 @@ LAUNCHER_BYTES = 2**16
 def copy_reports(picks: Picks, folder: Path) -> tuple[Path, ...]:
     """Copy the picked reports into a folder.
 
-    Args:
-        folder: the folder, which is created if necessary.
-
     Returns:
         The copies. Copies of reports with the same name have the rank in front of it.
 

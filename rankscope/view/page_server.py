@@ -269,12 +269,7 @@ class _FewAtOnce(HTTPServer):
     """Serves those who connect; more than are allowed at once wait for the end of one."""
 
     async def accept(self, listening: socket.socket, most: int) -> None:
-        """Serve for ever.
-
-        Args:
-            listening: a socket that does not block.
-            most: connections at once.
-        """
+        """Serve for ever."""
         self._room = asyncio.Semaphore(most)
         loop = asyncio.get_running_loop()
         while True:

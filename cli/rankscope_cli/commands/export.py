@@ -277,10 +277,7 @@ def bounded(
     The first piece says how large the whole will be, since it has the ranks of one report.
 
     Args:
-        pieces: what `trace` gives.
         first: the part that is in the first piece.
-        ranks: the ranks of all pieces.
-        most: in place of `perfetto.MOST_BYTES`.
 
     Raises:
         UsageError: the whole is, or will be, larger than `most`.

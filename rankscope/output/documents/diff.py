@@ -104,11 +104,7 @@ def diff(
     found: compare.RunDiff,
     before: Comparison,
 ) -> Diff:
-    """The document of `diff`.
-
-    Args:
-        before: the comparison of the latest run before.
-    """
+    """The document of `diff`."""
     return struct_of(
         Diff,
         found,

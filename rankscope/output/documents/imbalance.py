@@ -130,12 +130,7 @@ def imbalance(
     rows: pl.DataFrame,
     only: Collection[int] | None = None,
 ) -> Imbalance:
-    """The document of `imbalance`.
-
-    Args:
-        rows: the rows that `--by` selects.
-        only: the ranks of `ranks`; None: all.
-    """
+    """The document of `imbalance`."""
     what_if = result.what_if
     return Imbalance(
         run=run_of(db, comparison.facts),

@@ -103,13 +103,7 @@ def pick_reports(
     view: Path | None = None,
     rsync: str | None = None,
 ) -> PickReports:
-    """The document of `pick-reports`.
-
-    Args:
-        command: the shell line that opens their reports, or None.
-        view: the view document that was written, or None.
-        rsync: the shell line that fetches the copies of the reports, or None.
-    """
+    """The document of `pick-reports`."""
     key = METRICS[picks.metric].key("value")
     return PickReports(
         run=run_of(db, comparison.facts),

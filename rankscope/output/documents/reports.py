@@ -102,11 +102,7 @@ def ingest(
     seconds: float,
     events: int,
 ) -> Ingest:
-    """The document of one ingest.
-
-    Args:
-        comparison: of the run of the database, up to its matching.
-    """
+    """The document of one ingest."""
     return Ingest(
         run=run_of(db, comparison.facts if comparison.comparable else None),
         warnings=warnings_of(comparison.warnings),

@@ -127,11 +127,7 @@ class Timeline(Answer, kw_only=True, tag="rankscope/timeline/1"):
 
 
 def timeline(db: Path, comparison: Comparison, shown: results.Timeline) -> Timeline:
-    """The document of a timeline.
-
-    Args:
-        comparison: the comparison of its run, up to its matching.
-    """
+    """The document of a timeline."""
     length = pl.col("end_ns") - pl.col("start_ns")
     return Timeline(
         run=run_of(db, comparison.facts),

@@ -44,13 +44,6 @@ def written(
     more: Iterable[RunWarning] = (),
     **facts: object,
 ) -> S:
-    """The document of a file.
-
-    Args:
-        shape: its class.
-        comparison: what the file shows.
-        more: warnings besides those of the comparison.
-        facts: the values of the class's own keys.
-    """
+    """The document of a file."""
     problems = warnings_of([*comparison.warnings, *more])
     return shape(run=run_of(db, comparison.facts), warnings=problems, **facts)

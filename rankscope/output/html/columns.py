@@ -67,8 +67,6 @@ def cells(
     Args:
         wide: `Comparison.rows` with flags: rank, iteration, role, the columns of the metrics,
             flagged, cause.
-        ranks: the ranks, which are the rows of the map.
-        iterations: the iterations, which are the columns of the map.
         metrics: names of metrics; those that are unknown in all cells are left out.
 
     Returns:

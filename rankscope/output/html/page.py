@@ -72,8 +72,6 @@ def filled(
     """A page as UTF-8.
 
     Args:
-        template: the name of its file.
-        data: what its scripts show.
         scripts: the names of its own scripts in the order in which they run; they share one scope.
         texts: block of the template → text, which is escaped.
         markup: block → HTML, CSS, or the script `vendor`.
@@ -96,14 +94,7 @@ def filled(
 def render_page(
     comparison: Comparison, result: Imbalance, picks: Picks, detail: ShownTimeline, origin: Origin
 ) -> bytes:
-    """The whole page as UTF-8.
-
-    Args:
-        result: its imbalance, with all metrics.
-        picks: the picked ranks, which the timeline shows.
-        detail: their timeline, or the reason why there is none.
-        origin: the database, the file and the program, for the texts of the page.
-    """
+    """The whole page as UTF-8."""
     data = page_data(comparison, result, picks, detail, origin)
     lead, stop, rest = data["verdict"]["sentence"].partition(". ")
     lead += stop

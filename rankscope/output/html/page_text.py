@@ -80,12 +80,7 @@ def _share(amount: int | None, share: float | None) -> str:
 
 
 def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
-    """Facts about the quality of the data; notes are empty.
-
-    Args:
-        unit_ns: the resolution of the cells, in ns.
-        flagged: the number of flagged cells.
-    """
+    """Facts about the quality of the data; notes are empty."""
     world = f" of {facts.world_size}" if facts.world_size else ""
     missing = span(facts.missing_ranks) if facts.missing_ranks else "none"
     left_out = f"{agreeing(len(facts.warmup), 'iteration')} {span(facts.warmup)} (warm-up)"

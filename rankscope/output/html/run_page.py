@@ -66,15 +66,7 @@ def make_page(
     ranks: str | None = None,
     is_served: bool = False,
 ) -> Page:
-    """The page of a run.
-
-    Args:
-        picks: the picked ranks, which the timeline shows in their worst iteration.
-        db: the database, for the commands on the page.
-        target: the file that the commands on the page write.
-        ranks: the option `--ranks` that limited the picks.
-        is_served: the page may ask the server that it comes from.
-    """
+    """The page of a run."""
     detail = _detail(comparison, picks)
     origin = Origin(db, target, f"rankscope {__version__}", ranks, is_served)
     content = render_page(comparison, comparison.imbalance(), picks, detail, origin)

@@ -30,10 +30,7 @@ def sortable_table(
     """A table of the page, column by column.
 
     Args:
-        name: the id of the table.
         frame: the rows, whose names say what `output/columns.py` knows of them; lists become text.
-        place: the section of the page.
-        note: text below the caption.
         labels: column → heading, where it is another one here.
         sorted_by: the column that sorts the table at first.
     """

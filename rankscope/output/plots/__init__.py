@@ -66,10 +66,6 @@ class PlotOptions:
 def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) -> Figure:
     """A matplotlib figure of one kind of plot, which can be changed before it is saved.
 
-    Args:
-        kind: one of `KINDS`.
-        options: what to show, and the theme.
-
     Raises:
         UsageError: the kind or the theme does not exist, or there is nothing to draw.
     """
@@ -156,9 +152,6 @@ class Picture:
 
 def format_of(path: Path, option: str = "-o") -> str:
     """The picture format that the ending of a file name selects.
-
-    Args:
-        option: that named it, for the error.
 
     Raises:
         UsageError: the ending is not one of `FORMATS`.

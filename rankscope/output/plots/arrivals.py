@@ -137,9 +137,6 @@ def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     """Who arrives latest on average, how late, and how often last, and who does so most often.
 
     Or that this is unknown.
-
-    Args:
-        frame: its `distributions`.
     """
     late = milliseconds(frame["mean_ns"][0])
     rank = frame["rank"][0]

@@ -36,7 +36,6 @@ def finding(verdict: Verdict, count: int, *, of_captures: bool = False) -> str:
     """The verdict as a title: who is slow and when, or else its sentence's beginning.
 
     Args:
-        count: the number of iterations that were compared.
         of_captures: whether each capture is one iteration.
     """
     if not verdict.ranks or verdict.excess_ns is None or verdict.kind not in STRAGGLERS:
@@ -65,12 +64,7 @@ def verdict_title(comparison: Comparison) -> str:
 
 
 def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
-    """The content of a picture, and below it the verdict and further findings.
-
-    Args:
-        shown: what the picture shows.
-        title: the title of the picture, which is not repeated.
-    """
+    """The content of a picture, and below it the verdict and further findings."""
     found = verdict_title(comparison)
     hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
     others = also_together(comparison.verdict.also, hosts, comparison.verdict.ranks)
@@ -114,11 +108,7 @@ def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
 
 
 def footer(comparison: Comparison, *notes: str) -> str:
-    """The run, its ranks, iterations and clock; below them notes and warnings.
-
-    Args:
-        notes: what the picture leaves out or summarises.
-    """
+    """The run, its ranks, iterations and clock; below them notes and warnings."""
     facts = comparison.facts
     first = drawable(f"{facts.name} · {run_line(facts)}", LONGEST_FOOTER)
     warnings = [problem.message for problem in comparison.warnings]

@@ -47,9 +47,6 @@ SEPARATED = 64
 def draw(fleet: Fleet, theme_name: str = "light") -> Figure:
     """Hardware by runs: gray where a piece was compared, coloured by its cost where it is named.
 
-    Args:
-        theme_name: light or dark.
-
     Raises:
         UsageError: no run has compared any hardware.
     """

@@ -92,7 +92,6 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
     """`excesses` as a grid; the ranks of a role, and in it of a host, are side by side.
 
     Args:
-        frame: what `excesses` returned.
         missing: ranks without a report. They have empty rows unless they are the majority.
     """
     ranks = _rows(frame, missing)

@@ -120,12 +120,7 @@ def _title(comparison: Comparison, shares: PhaseShares) -> str:
 
 
 def _selected(frame: pl.DataFrame, keep: Sequence[int]) -> list[int]:
-    """The ranks that have rows; of many, those like the median have only the median's.
-
-    Args:
-        frame: that of `PhaseShares`.
-        keep: ranks to show in any case.
-    """
+    """The ranks that have rows; of many, those like the median have only the median's."""
     order = frame["rank"].to_list()
     rows = selected_rows(order, keep)
     if len(order) <= MOST_ROWS:
@@ -150,11 +145,7 @@ def _widths(shares: PhaseShares) -> tuple[float, float, tuple[float, float]]:
 
 
 def _step(length: float) -> float:
-    """The distance of the ticks of both panels, in ms.
-
-    Args:
-        length: of both axes together, in ms.
-    """
+    """The distance of the ticks of both panels, in ms."""
     ticks = MaxNLocator(TICKS).tick_values(0, length)
     return float(ticks[1] - ticks[0])
 

@@ -137,8 +137,6 @@ def bracket(
 
     Args:
         axes: axes of width `bracket_width`, with the y axis of the rows.
-        name: the heading: `host` or `role`.
-        row_height: height of a row in inches.
     """
     axes.set_axis_off()
     wide = bracket_width(groups)

@@ -60,8 +60,6 @@ def legend_above(
     """A legend above a picture, on one line without `columns`.
 
     Args:
-        handles: what the legend explains.
-        columns: entries of a line.
         right: it ends at the right edge, instead of beginning at the left one.
     """
     axes.legend(

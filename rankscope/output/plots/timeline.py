@@ -193,11 +193,7 @@ def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture
 
 
 def _height(lane: Lane, beside: Sequence[Lane]) -> float:
-    """The height of a lane, in inches; collectives that overlap have less each.
-
-    Args:
-        beside: all lanes of the rank.
-    """
+    """The height of a lane, in inches; collectives that overlap have less each."""
     if lane.kind is LaneKind.COLLECTIVES:
         several = sum(each.kind is LaneKind.COLLECTIVES for each in beside) > 1
         return OVERLAPPING if several else COLLECTIVE_LANE

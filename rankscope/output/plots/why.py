@@ -224,13 +224,7 @@ def _look(state: HostState, theme: Theme) -> dict[str, Any]:
 
 
 def _stack(axes: Axes, place: float, parts: pl.DataFrame, inch: float, theme: Theme) -> None:
-    """Draw a bar, with the names of its parts where they fit.
-
-    Args:
-        place: of the row.
-        parts: those of `ThreadBar`.
-        inch: inches per ms.
-    """
+    """Draw a bar, with the names of its parts where they fit."""
     lengths = parts["total_ns"].to_numpy() / 1e6
     left = np.concatenate(([0.0], np.cumsum(lengths)[:-1]))
     for at, length, state, name in zip(left, lengths, parts["state"], parts["name"], strict=True):
