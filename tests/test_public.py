@@ -14,7 +14,6 @@ import pytest
 from rankscope_cli.bundles import expanded
 
 import rankscope
-from rankscope import errors
 from rankscope.errors import RankscopeError
 from rankscope.model.options import Options
 
@@ -49,20 +48,11 @@ def every_error() -> list[type[RankscopeError]]:
     return found
 
 
-def test_the_tree_of_errors_is_drawn_whole() -> None:
-    drawn = [
-        line.lstrip(" │├└─").split()[0]
-        for line in (errors.__doc__ or "").splitlines()
-        if "── " in line or line.strip() == "RankscopeError"
-    ]
-    assert sorted(drawn) == sorted(kind.__name__ for kind in every_error())
-    assert all(kind.__module__ == "rankscope.errors" for kind in every_error())
-
-
 @pytest.mark.parametrize("kind", every_error())
 def test_errors_keep_their_hint_across_processes(kind: type[RankscopeError]) -> None:
     error = pickle.loads(pickle.dumps(kind("file: broken", hint="mend it")))
     assert type(error) is kind
+    assert kind.__module__ == "rankscope.errors"
     assert (str(error), error.message, error.hint) == ("file: broken", "file: broken", "mend it")
 
 

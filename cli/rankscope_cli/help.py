@@ -4,9 +4,7 @@ They do not use rich, which takes longer to import than the rest of the command 
 """
 
 import inspect
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -39,20 +37,8 @@ EXIT_CODES = (
 )
 
 
-class Formatter(Protocol):
-    """What a page of help is written with; typer keeps the name of its class to itself."""
-
-    def write(self, string: str) -> None:
-        """Write text as it is."""
-
-    def write_text(self, text: str) -> None:
-        """Write a paragraph, folded."""
-
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = ...) -> None:
-        """Write names and their meanings in two columns."""
-
-    def section(self, name: str) -> AbstractContextManager[None]:
-        """Write a heading, and indent what follows."""
+Formatter = Any
+"""What a page of help is written with; typer keeps the name of its class to itself."""
 
 
 class Command(TyperCommand):

@@ -11,6 +11,7 @@ from io import TextIOWrapper
 
 import typer
 
+from rankscope.errors import DatabaseError, RankscopeError, ReportError, ToolError, UsageError
 from rankscope_cli import console, limits
 from rankscope_cli.bundles import expanded
 from rankscope_cli.help import FIRST, Command, Group
@@ -21,21 +22,19 @@ EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 
 EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
 """Exit codes, see CONTRACT.md."""
 
+EXITS = {
+    UsageError: EXIT_USAGE,
+    ReportError: EXIT_REPORTS,
+    DatabaseError: EXIT_DATABASE,
+    ToolError: EXIT_TOOL,
+}
+
 EXITS_OF_SIGNALS = (EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_HUNG_UP)
 
 COMMANDS = (
     *FIRST,
-    "capture",
-    "explain",
-    "view",
-    "export",
-    "diff",
-    "fleet",
-    "watch",
-    "scrub",
-    "mcp",
-    "skill",
-    "recipe",
+    *("capture", "explain", "view", "export", "diff", "fleet", "watch"),
+    *("scrub", "mcp", "skill", "recipe"),
 )
 """Each is the function of its name in the module of its name in `rankscope_cli.commands`."""
 
@@ -116,8 +115,6 @@ def _run(words: list[str]) -> int:
 
 def _failed(error: BaseException) -> int:
     """Print an error that the user can fix, and give its exit code; raise other errors again."""
-    from rankscope.errors import RankscopeError
-
     if limits.is_of_memory(error):
         console.error(*limits.little_memory())
         return EXIT_TOOL
@@ -126,7 +123,7 @@ def _failed(error: BaseException) -> int:
         return EXIT_TOOL
     if isinstance(error, RankscopeError):
         console.error(error.message, error.hint, error.code, getattr(error, "lines", ()))
-        return _exit_code(error)
+        return next((code for kind, code in EXITS.items() if isinstance(error, kind)), 1)
     if isinstance(error, typer.TyperException):
         return _usage(error)
     if isinstance(error, OSError):
@@ -143,20 +140,6 @@ def _output_failed(error: OSError) -> int:
         return 0
     console.error("cannot write the output (no space left)", "write it to another disk")
     return EXIT_TOOL
-
-
-def _exit_code(error: Exception) -> int:
-    from rankscope import errors
-
-    for kind, code in (
-        (errors.UsageError, EXIT_USAGE),
-        (errors.ReportError, EXIT_REPORTS),
-        (errors.DatabaseError, EXIT_DATABASE),
-        (errors.ToolError, EXIT_TOOL),
-    ):
-        if isinstance(error, kind):
-            return code
-    return 1
 
 
 def _usage(error: typer.TyperException) -> int:

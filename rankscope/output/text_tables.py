@@ -316,18 +316,15 @@ def ranks_table(
 
 def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
     """Headings that narrow tables leave out: of metrics, the bars, of the verdict's phases."""
+    causes = [verdict.cause, *(each.cause for each in verdict.also)]
     metrics = [each for each in known[:0:-1] if each.name != "wait"]
-    also_causes = {each.cause for each in verdict.also}
-    others, also, first = (
-        [
-            each.heading
-            for each in metrics
-            if rank == (each.name in also_causes) + 2 * (each.name == cause)
-        ]
-        for cause in [verdict.cause]
-        for rank in (0, 1, 2)
-    )
-    return [*others, ABOVE, *also, *first]
+    named = [each for each in metrics if each.name in causes]
+    named.sort(key=lambda each: each.name == verdict.cause)
+    return [
+        *(each.heading for each in metrics if each not in named),
+        ABOVE,
+        *(each.heading for each in named),
+    ]
 
 
 def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:

@@ -11,6 +11,9 @@ from rankscope.util.scratch import scratch_beside
 DEFAULT_DB = "rankscope.duckdb"
 """A run's database, in the folder one works in."""
 
+BEGINNING = 400
+"""Characters of a file in which a mark of rankscope stands."""
+
 
 def check_writable(target: Path) -> None:
     """Find before the work what would fail after it.
@@ -42,6 +45,23 @@ def write_whole(target: Path, content: bytes) -> None:
     """
     with written_whole(target) as partial:
         partial.write_bytes(content)
+
+
+def check_own(target: Path, mark: str) -> None:
+    """Raises `UsageError` where something else than an earlier file of rankscope is.
+
+    Args:
+        mark: what each such file says near its beginning.
+    """
+    try:
+        is_other = target.exists() and mark not in target.read_text("utf-8", "replace")[:BEGINNING]
+    except OSError as error:
+        raise unwritable(target, str(error.strerror)) from error
+    if is_other:
+        raise UsageError(
+            f"{target}: exists and was not written by rankscope",
+            hint="name another file or folder, or move it away",
+        )
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from rankscope.errors import UsageError
-from rankscope.util.atomic_io import unwritable, write_whole
+from rankscope.util.atomic_io import check_own, unwritable, write_whole
 
 NAME = "rankscope"
 """The folder that is written, and what its files say near their beginning."""
@@ -13,9 +12,6 @@ PACKAGE = Path(__file__).parent.parent
 
 PYTHON = "PYTHON = sys.executable\n"
 """The line of the recipe that names the Python of rankscope."""
-
-BEGINNING = 400
-"""Characters of an earlier file in which NAME stands."""
 
 
 def install(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
@@ -30,14 +26,10 @@ def install(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     targets = {folder / NAME / name: text for name, text in texts.items()}
     try:
         (folder / NAME).mkdir(parents=True, exist_ok=True)
-        for target in targets:
-            if target.exists() and NAME not in target.read_text("utf-8", "replace")[:BEGINNING]:
-                raise UsageError(
-                    f"{target}: exists and was not written by rankscope",
-                    hint="move it away, or name another folder",
-                )
     except OSError as error:
         raise unwritable(folder / NAME, str(error.strerror)) from error
+    for target in targets:
+        check_own(target, NAME)
     for target, text in targets.items():
         write_whole(target, text.encode())
     return (*targets,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -113,19 +112,7 @@ def export(
         done = _rank_iterations(comparison, selected, limited, target, ending)
     else:
         done = _detail(comparison, selected, limited, metric, target, ending, table)
-    _written(target, done).show(run, comparison, output, quiet, verbose)
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """Facts about the file that was written."""
-
-    bytes: int
-    kind: str  # trace, or the name of the table
-    rows: int  # of the table; of a trace: its phases, collectives and device operations
-    ranks: tuple[int, ...]
-    iterations: tuple[int, ...]
-    problems: tuple[RunWarning, ...] = ()
+    done.show(run, comparison, output, quiet, verbose)
 
 
 def _selected(comparison: Comparison, ranks: str | None) -> list[int] | None:
@@ -163,7 +150,7 @@ def _ending(target: Path, table: ExportTable | None) -> str:
 
 def _rank_iterations(
     comparison: Comparison, ranks: list[int] | None, limited: bool, target: Path, ending: str
-) -> Exported:
+) -> Written:
     """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
     import polars as pl
 
@@ -175,13 +162,9 @@ def _rank_iterations(
         frame = frame.filter(pl.col("rank").is_in(ranks))
     if limited:
         frame = frame.filter(pl.col("iteration").is_in(comparison.selection.numbers))
-    return Exported(
-        _write_table(frame, target, ending),
-        ExportTable.RANK_ITERATIONS.value,
-        frame.height,
-        tuple(frame["rank"].unique().sort()),
-        tuple(frame["iteration"].unique().sort()),
-    )
+    _write_table(frame, target, ending)
+    of_ranks, numbers = (frame[name].unique().sort() for name in ("rank", "iteration"))
+    return _written(target, ExportTable.RANK_ITERATIONS, frame.height, of_ranks, numbers)
 
 
 def _detail(
@@ -192,7 +175,7 @@ def _detail(
     target: Path,
     ending: str,
     table: ExportTable | None,
-) -> Exported:
+) -> Written:
     """A trace or table of the picked or selected ranks, read from their reports."""
     from rankscope.api import picks_of
     from rankscope.compare.timeline import timeline, with_last_to_arrive
@@ -207,14 +190,9 @@ def _detail(
         return _write_trace(comparison, every, moments, labels, target, ending)
     shown = timeline(comparison, every, moments)
     frame = getattr(shown, table.value)
-    return Exported(
-        _write_table(frame, target, ending),
-        table.value,
-        frame.height,
-        tuple(shown.ranks["rank"].sort()),
-        shown.iterations,
-        shown.problems,
-    )
+    _write_table(frame, target, ending)
+    of_ranks = shown.ranks["rank"].sort()
+    return _written(target, table, frame.height, of_ranks, shown.iterations, shown.problems)
 
 
 def _write_trace(
@@ -224,7 +202,7 @@ def _write_trace(
     labels: dict[int, str],
     target: Path,
     ending: str,
-) -> Exported:
+) -> Written:
     """Write a trace, report by report, so that memory does not grow with their number.
 
     Raises:
@@ -258,15 +236,11 @@ def _write_trace(
     pieces = bounded(trace(noted(), about, labels), first, ranks)
     begin = next(pieces)  # if the whole is too large, this raises before a file is made
     try:
-        with written_whole(target) as partial:
-            with partial.open("wb") as file:
-                _write_pieces(file, chain([begin], _shielded(pieces)), ending.endswith(".gz"))
-            size = partial.stat().st_size
+        with written_whole(target) as partial, partial.open("wb") as file:
+            _write_pieces(file, chain([begin], _shielded(pieces)), ending.endswith(".gz"))
     except _NotRead as failed:
         raise failed.error from None
-    return Exported(
-        size, "trace", sum(heights), tuple(sorted(ranks)), first.iterations, first.problems
-    )
+    return _written(target, "trace", sum(heights), sorted(ranks), first.iterations, first.problems)
 
 
 def bounded(
@@ -333,8 +307,7 @@ def _write_pieces(file: BinaryIO, pieces: Iterable[bytes], zipped: bool) -> None
         packed.writelines(pieces)
 
 
-def _write_table(frame: pl.DataFrame, target: Path, ending: str) -> int:
-    """Write a table; its size in bytes."""
+def _write_table(frame: pl.DataFrame, target: Path, ending: str) -> None:
     from io import BytesIO
 
     from rankscope.output.markdown_csv import csv
@@ -346,30 +319,33 @@ def _write_table(frame: pl.DataFrame, target: Path, ending: str) -> int:
     else:
         frame.write_parquet(content)
     write_whole(target, content.getvalue())
-    return len(content.getvalue())
 
 
-def _written(target: Path, done: Exported) -> Written:
-    """What to print of a file, and how to open it."""
+def _written(
+    target: Path,
+    kind: str,
+    rows: int,
+    ranks: Iterable[int],
+    iterations: Iterable[int],
+    problems: tuple[RunWarning, ...] = (),
+) -> Written:
+    """What to print of a file, and how to open it.
+
+    Args:
+        kind: `trace`, or the name of the table.
+        rows: of the table; of a trace its phases, states, collectives and device operations.
+    """
     from rankscope.output.documents.written import Export
     from rankscope.output.quantities import agreeing, counted, ranks_text, short_path, size, span
 
-    is_trace = done.kind == "trace"
-    rows = (
-        counted(done.rows, "event") if is_trace else f"{counted(done.rows, 'row')} of {done.kind}"
-    )
+    facts: dict[str, object] = {"output": str(target), "kind": str(kind), "rows": rows}
+    bytes_, who, numbers = target.stat().st_size, list(ranks), list(iterations)
+    facts |= {"bytes": bytes_, "ranks": who, "iterations": numbers}
+    is_trace = kind == "trace"
+    what = counted(rows, "event") if is_trace else f"{counted(rows, 'row')} of {kind}"
     lines = [
-        f"{short_path(target)}: {rows} ({size(done.bytes)}), {ranks_text(done.ranks)}, "
-        f"{agreeing(len(done.iterations), 'iteration')} {span(done.iterations)}"
+        f"{short_path(target)}: {what} ({size(bytes_)}), {ranks_text(who)}, "
+        f"{agreeing(len(numbers), 'iteration')} {span(numbers)}",
+        *[f"Open it in {VIEWER} (uploads nothing) or chrome://tracing."] * is_trace,
     ]
-    if is_trace:
-        lines.append(f"Open it in {VIEWER} (uploads nothing) or chrome://tracing.")
-    facts: dict[str, object] = {
-        "output": str(target),
-        "kind": done.kind,
-        "rows": done.rows,
-        "bytes": done.bytes,
-        "ranks": list(done.ranks),
-        "iterations": list(done.iterations),
-    }
-    return Written(Export, "Exported", facts, lines, done.problems)
+    return Written(Export, "Exported", facts, lines, problems)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -101,8 +100,7 @@ def pick_reports(
         console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """The result of copying and opening the picked reports, and commands for further steps."""
 
     command: str | None
@@ -172,21 +170,17 @@ def _problems(picks: Picks) -> list[RunWarning]:
     from rankscope.model.reports import RunWarning
     from rankscope.output.quantities import short_path, size
 
-    missing = []
+    found: dict[str, str] = {}
     if picks.unopenable:
         first, more = short_path(picks.unopenable[0]), len(picks.unopenable) - 1
-        names, them = (f"{first} and {more} more", "them") if more else (str(first), "it")
-        missing.append(
-            RunWarning("report-missing", f"{names}: {_obstacle(picks.unopenable[0], them)}")
+        names, them = (f"{first} and {more} more", "them") if more else (first, "it")
+        found["report-missing"] = f"{names}: {_obstacle(picks.unopenable[0], them)}"
+    if not picks.in_browser and picks.gui_bytes > LARGE_GUI_BYTES:
+        found["picks-large"] = (
+            f"the GUI needs at least {size(picks.gui_bytes)} of memory for all picked reports; "
+            "open two of them, or capture fewer iterations"
         )
-    if picks.in_browser or picks.gui_bytes <= LARGE_GUI_BYTES:
-        return missing
-    large = RunWarning(
-        "picks-large",
-        f"the GUI needs at least {size(picks.gui_bytes)} of memory for all picked reports; "
-        "open two of them, or capture fewer iterations",
-    )
-    return [*missing, large]
+    return [RunWarning(code, text) for code, text in found.items()]
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:

@@ -13,9 +13,17 @@ from rankscope.errors import UsageError
 from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots import PlotOptions
 from rankscope.output.plots.captions import footer, subtitle
-from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
-from rankscope.output.plots.style import SMALL, Caption, new_sheet
-from rankscope.output.quantities import counted, milliseconds, percent
+from rankscope.output.plots.rows import (
+    LABELS,
+    MOST_ROWS,
+    Row,
+    of_all_ranks,
+    row_labels,
+    selected_rows,
+    spaced,
+)
+from rankscope.output.plots.style import SMALL, Caption, beside, new_sheet
+from rankscope.output.quantities import milliseconds, percent
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.util.wording import listed
 
@@ -211,10 +219,8 @@ def _columns_of_numbers(
     )
     for (name, cells), inches in zip(columns, (0.62, 1.3), strict=True):
         x = 1 + inches / PANEL
-        axes.annotate(
-            name, (x, 1), xytext=(0, 3), xycoords="axes fraction", textcoords="offset points",
-            ha="right", va="bottom", size=SMALL, color=theme.muted,
-        )  # fmt: skip
+        above = {"xycoords": "axes fraction", "ha": "right", "va": "bottom"}
+        beside(axes, name, (x, 1), (0, 3), color=theme.muted, **above)
         for row, cell in zip(rows, cells, strict=True):
             axes.annotate(
                 cell, (x, row.place), xycoords=("axes fraction", "data"), ha="right",
@@ -236,15 +242,9 @@ def _overview(axes: Axes, frame: pl.DataFrame, theme: Theme) -> None:
         axes.stairs(ms[high], edges, baseline=ms[low], fill=True, color=color, label=name)
     axes.stairs(ms["p50"], edges, baseline=None, color=theme.ink, linewidth=1.2, label="median")
     axes.scatter(edges[:-1] + 0.5, ms["max"], s=2, color=theme.late, linewidths=0, label="latest")
-    axes.margins(x=0)
     _root_scale(axes, "y", frame["max_ns"].max())
     axes.set_ylabel("lateness (ms)")
-    axes.set_xticks([0, frame.height], labels=["latest on average", "earliest"])
-    first, last = axes.get_xticklabels()
-    first.set_horizontalalignment("left")
-    last.set_horizontalalignment("right")
-    axes.set_xlabel(f"all {counted(frame.height, 'rank')}, by mean lateness", labelpad=-6)
-    axes.tick_params(length=2, pad=2)
+    of_all_ranks(axes, frame.height, ("latest on average", "earliest"), "by mean lateness")
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, markerscale=2)
 
 

@@ -11,7 +11,7 @@ from rankscope.judge.causes.excess import activity_excess
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.output.palette import Theme
 from rankscope.output.plots.captions import footer, subtitle
-from rankscope.output.plots.style import SMALL, Caption, drawable, legend_above, new_sheet
+from rankscope.output.plots.style import Caption, beside, drawable, legend_above, new_sheet
 from rankscope.output.quantities import milliseconds, percent
 from rankscope.output.table_layout import middle_out
 from rankscope.util.numbers import sampled
@@ -132,15 +132,7 @@ def _bars(axes: Axes, rank: int, found: pl.DataFrame, theme: Theme) -> None:
     axes.barh(places - 0.19, slow, height=0.34, color=theme.late, gid="slow")
     axes.barh(places + 0.19, usual, height=0.34, color=theme.muted, gid="median")
     for place, longest, excess in zip(places, np.maximum(slow, usual), slow - usual, strict=True):
-        axes.annotate(
-            f"+{milliseconds(excess * 1e6)}",
-            (longest, place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            size=SMALL,
-            color=theme.ink,
-        )
+        beside(axes, f"+{milliseconds(excess * 1e6)}", (longest, place), (4, 0), color=theme.ink)
     names = [
         middle_out(drawable(_label(row), 400), LONGEST_NAME) for row in found.iter_rows(named=True)
     ]

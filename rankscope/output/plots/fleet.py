@@ -6,7 +6,6 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from rankscope.errors import UsageError
 from rankscope.history.fleet.fleet import Fleet
@@ -18,7 +17,9 @@ from rankscope.output.plots.style import (
     MARGIN,
     SMALL,
     Caption,
+    beside,
     drawable,
+    label_scale,
     new_sheet,
     styled,
     text_width,
@@ -157,15 +158,11 @@ def _counts(axes: Axes, grid: FleetMap) -> None:
     """How often each piece was named, beside its row."""
     for place, row in enumerate(grid.rows):
         text = f"{row.guilty} of {row.runs}" + (", suspect" if row.suspect else "")
-        axes.annotate(
-            text, (1, place), xycoords=("axes fraction", "data"), xytext=(5, 0),
-            textcoords="offset points", va="center", size=SMALL + 0.5,
+        beside(
+            axes, text, (1, place), (5, 0), xycoords=("axes fraction", "data"), size=SMALL + 0.5,
             weight="bold" if row.suspect else "normal",
         )  # fmt: skip
-    axes.annotate(
-        "named in runs", (1, 1), xycoords="axes fraction", xytext=(5, 4),
-        textcoords="offset points", va="bottom", size=SMALL,
-    )  # fmt: skip
+    beside(axes, "named in runs", (1, 1), (5, 4), xycoords="axes fraction", va="bottom")
 
 
 def _legend(axes: Axes, grid: FleetMap, theme: Theme) -> None:
@@ -191,12 +188,7 @@ def _legend(axes: Axes, grid: FleetMap, theme: Theme) -> None:
 
 def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, grid: FleetMap) -> None:
     bar = figure.colorbar(mesh, cax=axes)
-    bar.outline.set_visible(False)
-    low, high = mesh.get_clim()
-    bar.locator = FixedLocator(_ticks_of(low, high))
-    bar.formatter = FuncFormatter(lambda value, _: f"{value:.2g}")
-    bar.minorticks_off()
-    bar.update_ticks()
+    label_scale(bar, _ticks_of(*mesh.get_clim()), lambda value, _: f"{value:.2g}")
     bar.set_label(f"cost ({grid.unit[0]})", labelpad=6, size=BODY - 0.5)
 
 

@@ -73,19 +73,8 @@ def excesses(comparison: Comparison, metric: str) -> pl.DataFrame:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
     judged = comparison.rows(sorted({metric, "iteration"}), all_iterations=True, flags=True)
     found = with_excess(judged.filter(inside | pl.col("iteration").is_in(numbers)), metric)
-    compared = pl.col("iteration").is_in(numbers).alias("compared")
-    return found.select(
-        "rank",
-        "iteration",
-        "role",
-        "host",
-        "value",
-        "excess",
-        "scale",
-        "flagged",
-        "cause",
-        compared,
-    )
+    columns = ("rank", "iteration", "role", "host", "value", "excess", "scale", "flagged", "cause")
+    return found.select(*columns, compared=pl.col("iteration").is_in(numbers))
 
 
 def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:

@@ -9,7 +9,7 @@ from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from rankscope.compare.comparison import Comparison
 from rankscope.judge.levels import MUCH
@@ -36,6 +36,7 @@ from rankscope.output.plots.style import (
     SMALL,
     Caption,
     excess_colors,
+    label_scale,
     new_sheet,
     text_width,
     with_sign,
@@ -275,25 +276,13 @@ def _letters(
         row = grid.ranks.index(rank) // grid.per_row
         column = grid.iterations.index(iteration) // grid.per_column
         if large:
-            axes.add_patch(
-                Rectangle(
-                    (column - 0.5, row - 0.5),
-                    1,
-                    1,
-                    fill=False,
-                    edgecolor=theme.ink,
-                    linewidth=1.2,
-                    clip_on=False,
-                )
-            )
+            corner = (column - 0.5, row - 0.5)
+            frame = Rectangle(corner, 1, 1, fill=False, edgecolor=theme.ink, clip_on=False)
+            frame.set_linewidth(1.2)
+            axes.add_patch(frame)
         axes.annotate(
-            letter,
-            (column, row),
-            ha="center",
-            va="center",
-            size=BODY if large else SMALL,
-            weight="bold",
-            color=theme.page,
+            letter, (column, row), ha="center", va="center", size=BODY if large else SMALL,
+            weight="bold", color=theme.page,
             bbox={"boxstyle": "circle,pad=0.15", "facecolor": theme.ink, "edgecolor": theme.page,
                   "linewidth": 0.8},
         )  # fmt: skip
@@ -335,11 +324,8 @@ def _tick(value: float, unit: Unit) -> str:
 def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, unit: Unit, grid: Grid) -> None:
     beyond = bool((np.abs(grid.values) > grid.scale.limit).any())
     bar = figure.colorbar(mesh, cax=axes, extend="both" if beyond else "neither", extendfrac=0.04)
-    bar.outline.set_visible(False)
-    bar.locator = FixedLocator(grid.scale.ticks(1e6 if unit is Unit.NS else 1.0))
-    bar.formatter = FuncFormatter(lambda value, _: _tick(value, unit))
-    bar.minorticks_off()
-    bar.update_ticks()
+    ticks = grid.scale.ticks(1e6 if unit is Unit.NS else 1.0)
+    label_scale(bar, ticks, lambda value, _: _tick(value, unit))
     bar.set_label("excess" if unit is Unit.BYTES else f"excess ({shown_unit(unit)})", labelpad=6)
 
 

@@ -14,17 +14,25 @@ from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme
 from rankscope.output.phase_shares import PhaseShares, phase_shares
 from rankscope.output.plots import PlotOptions
 from rankscope.output.plots.captions import footer, on_average, subtitle
-from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
+from rankscope.output.plots.rows import (
+    LABELS,
+    MOST_ROWS,
+    Row,
+    of_all_ranks,
+    row_labels,
+    selected_rows,
+    spaced,
+)
 from rankscope.output.plots.style import (
     SMALL,
     Caption,
+    beside,
     new_sheet,
     part_look,
     parts_legend,
     signed_ms,
 )
 from rankscope.output.quantities import SHOWN_NS, milliseconds
-from rankscope.util.wording import counted
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
 """Widths in inches: of the sheet, of both panels together, and between the panels."""
@@ -172,15 +180,9 @@ def _medians(axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], theme: Theme)
     axes.vlines(median, places - 0.6, places + 0.6, color=theme.ink, linewidth=1.3)
     totals = frame["total_ns"].to_numpy() / 1e6
     for place, total, middle in zip(places, totals, median, strict=True):
-        axes.annotate(
-            "median" if abs(total - middle) < SHOWN_NS / 1e6 else signed_ms(total - middle),
-            (max(total, middle), place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            size=SMALL,
-            color=theme.muted,
-        )
+        is_median = abs(total - middle) < SHOWN_NS / 1e6
+        text = "median" if is_median else signed_ms(total - middle)
+        beside(axes, text, (max(total, middle), place), (4, 0), color=theme.muted)
 
 
 def _overview(axes: Axes, shares: PhaseShares, theme: Theme) -> None:
@@ -195,12 +197,6 @@ def _overview(axes: Axes, shares: PhaseShares, theme: Theme) -> None:
             axes.stairs(top, edges, baseline=base, fill=True, **look)
             base = top
     axes.axhline(0, color=theme.ink, linewidth=0.8)
-    axes.margins(x=0)
-    axes.set_xticks([0, frame.height], labels=["most work", "least"])
-    first, last = axes.get_xticklabels()
-    first.set_horizontalalignment("left")
-    last.set_horizontalalignment("right")
-    axes.set_xlabel(f"all {counted(frame.height, 'rank')}, sorted by work", labelpad=-6)
+    of_all_ranks(axes, frame.height, ("most work", "least"), "sorted by work")
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
     axes.set_ylabel("← communication   work →\n(ms)", size=SMALL)
-    axes.tick_params(length=2, pad=2)

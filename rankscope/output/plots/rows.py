@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from rankscope.output.palette import Theme
-from rankscope.output.plots.style import SMALL, drawable, text_width
+from rankscope.output.plots.style import SMALL, beside, drawable, text_width
 from rankscope.util.wording import counted
 
 MOST_ROWS = 24
@@ -93,17 +93,21 @@ def row_labels(
         if row.rank in stragglers:
             label.set(weight="bold", color=theme.ink)
         if row.skipped:
-            axes.annotate(
-                f"… {counted(row.skipped, 'rank')} between",
-                (0, row.place - (1 + GAP) / 2),
-                xytext=(-4, 0),
-                xycoords=("axes fraction", "data"),
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                size=SMALL - 1,
-                color=theme.muted,
-            )
+            beside(
+                axes, f"… {counted(row.skipped, 'rank')} between",
+                (0, row.place - (1 + GAP) / 2), (-4, 0), xycoords=("axes fraction", "data"),
+                ha="right", size=SMALL - 1, color=theme.muted,
+            )  # fmt: skip
+
+
+def of_all_ranks(axes: Axes, count: int, ends: tuple[str, str], order: str) -> None:
+    """Set the x axis of a panel of all ranks, and name its ends and the order."""
+    axes.margins(x=0)
+    axes.set_xticks([0, count], labels=ends)
+    for label, side in zip(axes.get_xticklabels(), ("left", "right"), strict=True):
+        label.set(horizontalalignment=side)
+    axes.set_xlabel(f"all {counted(count, 'rank')}, {order}", labelpad=-6)
+    axes.tick_params(length=2, pad=2)
 
 
 def row_groups(names: Sequence[str | None]) -> list[RowGroup]:
@@ -124,10 +128,7 @@ def bracket_width(groups: Sequence[RowGroup]) -> float:
 
 def heading(axes: Axes, text: str, points: float) -> None:
     """Write a word above the left edge of the rows; it ends `points` to the right of the edge."""
-    axes.annotate(
-        text, (0, 1), xytext=(points, 4), xycoords="axes fraction", textcoords="offset points",
-        ha="right", va="bottom", size=SMALL,
-    )  # fmt: skip
+    beside(axes, text, (0, 1), (points, 4), xycoords="axes fraction", ha="right", va="bottom")
 
 
 def bracket(

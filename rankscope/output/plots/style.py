@@ -1,7 +1,7 @@
 """How pictures look: matplotlib's settings, and a sheet with title, subtitle and footer."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -9,11 +9,13 @@ from typing import Any, cast
 
 from matplotlib import rc_context, rcdefaults
 from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font
 from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from rankscope.output.palette import THEMES, Theme, part_name
 from rankscope.util.sanitize import sanitized
@@ -75,6 +77,14 @@ def legend_above(
     )
 
 
+def beside(
+    axes: Axes, text: str, place: tuple[float, float], points: tuple[float, float], **look: Any
+) -> None:
+    """Write small text beside a place, at a distance in points."""
+    whole: dict[str, Any] = {"size": SMALL, "va": "center"} | look
+    axes.annotate(text, place, xytext=points, textcoords="offset points", **whole)
+
+
 def parts_legend(
     axes: Axes,
     parts: Sequence[str],
@@ -86,6 +96,16 @@ def parts_legend(
     """A legend of parts of an iteration; see `legend_above`."""
     handles = [Patch(label=part_name(part), **part_look(part, theme)) for part in parts]
     legend_above(axes, handles, columns, right=right)
+
+
+def label_scale(
+    bar: Colorbar, ticks: Sequence[float], formatted: Callable[[float, float | None], str]
+) -> None:
+    """Set the ticks of a scale of colours, and how they are written."""
+    bar.outline.set_visible(False)
+    bar.locator, bar.formatter = FixedLocator(ticks), FuncFormatter(formatted)
+    bar.minorticks_off()
+    bar.update_ticks()
 
 
 @contextmanager

@@ -126,14 +126,11 @@ def _bars(axes: Axes, bars: list[ThreadBar], theme: Theme) -> None:
 
 def _slow_iterations(comparison: Comparison, rank: int, wanted: int | None) -> list[int]:
     """The iterations in which a rank is slow, by the verdict; else all."""
-    verdict = comparison.verdict
-    slow = {*verdict.iterations} if rank in verdict.named else set[int]()
-    for each in verdict.also:
-        if rank in each.ranks and rank not in (*verdict.ranks, *verdict.more_work_ranks):
-            slow = {*each.iterations}
+    numbers = comparison.selection.numbers
     if wanted is not None:
-        return [wanted] if wanted in comparison.selection.numbers else []
-    return sorted(slow) or [*comparison.selection.numbers]
+        return [wanted] if wanted in numbers else []
+    sets = comparison.verdict.slow_sets
+    return sorted(next((some for ranks, some in sets if rank in ranks), numbers))
 
 
 def _device_explains(
