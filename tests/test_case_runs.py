@@ -390,6 +390,56 @@ def test_a_packed_report_that_cannot_be_read_is_reported(tmp_path: Path, cli: Cl
     assert len(rankscope.open_run("rankscope.duckdb").iterations()["rank"].unique()) == 3
 
 
+def in_halves(_rank: int, trace: dict[str, Any]) -> None:
+    """Each event is one of its begin and one of its end."""
+    halves = []
+    for nth, each in enumerate(trace["traceEvents"]):
+        begin, duration = each["ts"], each.pop("dur")
+        place = {"pid": each["pid"], "tid": each["tid"], "ts": round(begin + duration, 3)}
+        halves += [
+            (begin, 1, nth, {**each, "ph": "B"}),
+            (place["ts"], 0, -nth, {**place, "ph": "E"}),
+        ]
+    halves.append((0, 0, 0, {"ph": "B", "pid": 0, "tid": 0, "ts": 0, "cat": "cpu_op", "name": "x"}))
+    trace["traceEvents"] = [each for *_, each in sorted(halves, key=lambda half: half[:3])]
+
+
+def test_begins_and_ends_are_events_of_their_own(tmp_path: Path) -> None:
+    run = read(write(tmp_path / "job", PLAIN, in_halves))
+    assert_slow(run)
+    assert "1 event without" in codes(run)["rows-broken"], "one has no end"
+
+
+def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", PLAIN)
+    for path in folder.iterdir():
+        path.write_text(json.dumps(json.loads(path.read_text())["traceEvents"]))
+    assert_slow(read(folder))
+
+
+def test_events_of_unknown_devices_are_counted(tmp_path: Path) -> None:
+    def strange(_rank: int, trace: dict[str, Any]) -> None:
+        for each in kernels(trace)[::3]:
+            each["cat"] = "mtia_insight"
+
+    run = read(write(tmp_path / "job", PLAIN, strange))
+    assert codes(run)["part-unread"].endswith("left out: mtia_insight (32)")
+    assert "33 %" in codes(run)["records-missing"]
+    assert run.compare().verdict.kind == "inconclusive"
+
+
+def test_a_hint_names_the_place_of_the_rank_where_all_traces_claim_one(tmp_path: Path) -> None:
+    def zero(_rank: int, trace: dict[str, Any]) -> None:
+        trace["distributedInfo"]["rank"] = 0
+
+    folder = write(tmp_path / "job", PLAIN, zero)
+    with pytest.raises(ReportError) as refused:
+        read(folder)
+    pattern = r"rank(?P<rank>\d+)"
+    assert f"--rank-pattern '{pattern}'" in (refused.value.hint or "")
+    assert_slow(read(folder, rank_pattern=pattern))
+
+
 def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
     folder = write(tmp_path / "job", PLAIN)
     for path in folder.iterdir():

@@ -23,6 +23,7 @@ from rankscope.sources.identify import (
     check_one_run,
     claims_for_report,
     name_disagrees,
+    name_hint,
 )
 from rankscope.sources.name_numbers import NODES, differing_numbers
 
@@ -247,7 +248,7 @@ def check_together(
                 if claim is not None and claim.evidence.own
             ),
         ],
-        hint=ANOTHER_DB if existing else None,
+        hint=ANOTHER_DB if existing else _one_job(reports),
     )
     check_one_run(
         [
@@ -268,6 +269,12 @@ def check_together(
         ],
         hint=ANOTHER_DB if existing else ONE_RUN,
     )
+
+
+def _one_job(reports: list[Described]) -> str | None:
+    """What to do about two claims of a rank where names may tell the ranks apart."""
+    place = next((file.pattern for file, *_ in reports if file.pattern), None)
+    return place and f"if they are of one job, {name_hint(place)}; else ingest one run at a time"
 
 
 def _facts(file: ReportFile) -> CaptureFacts | RankscopeError:

@@ -21,7 +21,7 @@ from rankscope.sources.identify import (
 from rankscope.util.wording import and_more
 
 MOST_PATHS = 3
-"""Above this number of paths, a command for the shell abbreviates them."""
+"""Above this number of paths, a command for the shell abbreviates them, and none is for each."""
 
 MOST_HOSTS = 3
 """Above this number of hosts, the rest is only counted."""
@@ -119,6 +119,7 @@ def several(runs: Sequence[list[Capture]], paths: Sequence[str | Path]) -> Sever
         for number, run in enumerate(runs, 1)
     ]
     alike = len({frozenset(rank for each in run for rank in each.ranks) for run in runs}) == 1
+    alike &= len(runs[0]) <= MOST_PATHS
     return SeveralRuns(
         f"the reports are of {counted(len(runs), 'run')}",
         hint="select one with --run N; --all-runs makes one database per run; --on-error skip "

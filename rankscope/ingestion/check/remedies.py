@@ -159,6 +159,7 @@ OF_PYTORCH = {
     "torch.profiler.schedule(active=10); a CUDA graph of several phases has none",
     "phase-unnamed": "name the parts of a step with torch.profiler.record_function, or --phase "
     "backward='REGEX' and so on",
+    "part-unread": "find out what these events are: what the device does in them is in no number",
     "rank-assumed": "name the trace by its rank; or --rank N",
     "ranks-by-order": "record each rank into a trace of its own",
     "rank-conflict": "record one job at a time, each rank into a trace of its own",

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -41,6 +44,9 @@ CATEGORIES = {
 
 LAUNCHES = ("_runtime", "_driver")
 """Endings of the categories of API calls, of any API."""
+
+UNUSED = re.compile(r"(gpu_user_annotation|python_function|ac2g|cuda_|overhead|gpu_pm|fwd)", re.I)
+"""Beginnings of categories whose events tell nothing that others do not."""
 
 WINDOW_END = "Record Window End"
 """Name of the instant event at which the profiler stopped."""
@@ -117,17 +123,41 @@ RANK_NAME = re.compile(r"\brank[\s_:#-]*([0-9]{1,7})\b", re.IGNORECASE)
 NOTHING = Args()
 
 
-def frames(batch: Iterable[Event]) -> dict[str, pl.DataFrame]:
+@dataclass
+class Unread:
+    """What the events of a file leave behind."""
+
+    begun: dict[tuple[Number, Number], list[Event]] = field(default_factory=dict)  # by thread
+    strange: Counter[str] = field(default_factory=Counter)  # category → its events of a device
+
+    def ended(self, event: Event) -> Event | None:
+        """The whole event that an event of its end (`E`) completes; None of a begin (`B`)."""
+        stack = self.begun.setdefault((event.pid, event.tid), [])
+        if event.ph == "B":
+            stack.append(event)
+        elif event.ph == "E" and stack:
+            whole = stack.pop()
+            begin, end = (str(each.ts, "ascii").strip('" ') for each in (whole, event))
+            with suppress(InvalidOperation):
+                whole.dur = msgspec.Raw(str(Decimal(end) - Decimal(begin)).encode())
+            return whole
+        return None
+
+
+def frames(batch: Iterable[Event], unread: Unread) -> dict[str, pl.DataFrame]:
     """The events that matter, for `finished`: by nature; times and owners may be null."""
     sorted_out: dict[str, list[Event]] = defaultdict(list)
     for event in batch:
         if event.ph == "X":
             sorted_out[_nature(event.cat)].append(event)
+        elif event.ph in ("B", "E"):
+            if whole := unread.ended(event):
+                sorted_out[_nature(whole.cat)].append(whole)
         elif event.name == WINDOW_END:
             sorted_out[SPAN].append(event)
         elif event.name == "process_name":
             sorted_out[NAMED].append(event)
-    sorted_out.pop("", None)
+    unread.strange.update(event.cat for event in sorted_out.pop("", ()) if _of_device(event))
     every = [event for events in sorted_out.values() for event in events]
     moments = times([event.ts for event in every] + [event.dur for event in every])
     found = {}
@@ -143,6 +173,13 @@ def _nature(category: str) -> str:
     """The nature of a category; empty if its events are not used."""
     lower = category.lower()
     return LAUNCH if lower.endswith(LAUNCHES) else CATEGORIES.get(lower, "")
+
+
+def _of_device(event: Event) -> bool:
+    """Whether an event is of a device, or of a call to one, of a kind that nothing else records."""
+    args = event.args or NOTHING
+    places = (args.correlation, args.device, args.stream)
+    return places.count(None) < len(places) and not UNUSED.match(event.cat)
 
 
 def _frame(nature: str, events: list[Event], start: pl.Series, length: pl.Series) -> pl.DataFrame:

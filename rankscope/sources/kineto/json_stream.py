@@ -11,6 +11,7 @@ import gzip
 import re
 import zlib
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterator
 from io import BufferedIOBase
 from itertools import islice
@@ -146,6 +147,7 @@ class EventFile:
         self.about: list[About] = []
         self.events = 0
         self.broken = 0
+        self.strange: Counter[str] = Counter()  # category → its events, which nobody knows
         self.is_cut = False
         self._unpacked = self._bytes = 0
 

@@ -42,6 +42,7 @@ from rankscope.sources.kineto.columns import (
     SCHEMAS,
     SPAN,
     WORK,
+    Unread,
     finished,
     frames,
 )
@@ -51,7 +52,7 @@ from rankscope.sources.kineto.limits import LIMITS, Limits
 from rankscope.sources.kineto.merged import Owners, apart, owners, rank_of, without_rank
 from rankscope.sources.kineto.windows import Frames, base_time, in_one
 from rankscope.util.rank_list import MOST_RANKS
-from rankscope.util.wording import counted
+from rankscope.util.wording import and_more, counted
 
 DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=True)
 """The profiler's own record of the job."""
@@ -152,6 +153,7 @@ def read(
             unrecorded=outside_captures(
                 _without_record(calls, device_work), launches.filter(pl.col("captures") != 0)
             ),
+            unread=_strange(file),
             moved=moved,
             sync_calls=sync_calls,
         ),
@@ -168,10 +170,25 @@ def _decoded(path: Path, limits: Limits) -> tuple[EventFile, Frames]:
     """A file, and its events: nature → frame of SCHEMAS."""
     file = EventFile(path, limits)
     parts: dict[str, list[pl.DataFrame]] = {nature: [] for nature in SCHEMAS}
+    unread = Unread()
     for batch in file:
-        for nature, frame in frames(batch).items():
+        for nature, frame in frames(batch, unread).items():
             parts[nature].append(frame)
+    file.broken += sum(map(len, unread.begun.values()))
+    file.strange = unread.strange
     return file, {nature: finished(nature, parts.pop(nature)) for nature in SCHEMAS}
+
+
+def _strange(file: EventFile) -> tuple[str, ...]:
+    """What is said of events of a device whose kind nobody knows."""
+    if not file.strange:
+        return ()
+    kinds = and_more(
+        [f"{name or 'none'} ({count:,})" for name, count in file.strange.most_common()], 3
+    )
+    return (
+        f"events with a device or a launch of categories that are not known are left out: {kinds}",
+    )
 
 
 def _check(path: Path, file: EventFile, events: Frames, limits: Limits) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SIGNS = re.compile(
     rb'"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"\s*:'
-    rb'|"traceEvents"\s*:.*"cat"\s*:\s*"(kernel|gpu_memcpy|cuda_runtime|hip_runtime|cpu_op'
+    rb'|("traceEvents"\s*:|\A\s*\[).*"cat"\s*:\s*"(kernel|gpu_memcpy|cuda_runtime|hip_runtime|cpu_op'
     rb'|user_annotation|Runtime|Kernel|Operator)"',
     re.DOTALL,
 )
