@@ -8,8 +8,6 @@ The fingerprint says what the answers depend on: if the code, the options or the
 nothing is loaded. `RANKSCOPE_CACHE=0` in the environment loads nothing either.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """The comparison of a run's ranks: the result of `stages.compare`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum

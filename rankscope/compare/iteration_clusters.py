@@ -1,7 +1,5 @@
 """Iterations compared with each other: which are slow, and why."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.judge.levels import MUCH

@@ -3,8 +3,6 @@
 An ingest stores it as the table `rank_iterations`, from which `stored_rows` reads what is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The smallest capture that would settle what a run left open. See METHOD.md#causes."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

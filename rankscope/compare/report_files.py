@@ -1,7 +1,5 @@
 """The files of a report: one for each window of a profiler schedule."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Whatever the options leave as it is: with the default options everything, with a
 the matching of all others, with another statistic the verdict. What is not here is computed.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

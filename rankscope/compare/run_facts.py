@@ -1,7 +1,5 @@
 """Facts, ranks and warnings of a run, which qualify every number of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

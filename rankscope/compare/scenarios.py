@@ -1,7 +1,5 @@
 """The run's time if one thing were at its role's median, by replay. See METHOD.md#what-if."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores of ranks and how far they lie apart. See METHOD.md#imbalance."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.errors import UsageError

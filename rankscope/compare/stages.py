@@ -3,8 +3,6 @@
 See the package docstring for the design.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

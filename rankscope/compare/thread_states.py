@@ -1,7 +1,5 @@
 """States of training threads in an iteration, and the rank to compare a rank with."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import polars as pl

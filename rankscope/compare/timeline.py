@@ -4,8 +4,6 @@ The database holds sums and collectives; segments and device work are read again
 of the ranks asked for, through the stages that ingest uses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the verdict of a comparison is found from."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.compare.breakdowns import by_collective

@@ -3,8 +3,6 @@
 See METHOD.md#verdict.
 """
 
-from __future__ import annotations
-
 from math import comb, exp, lgamma, log, sqrt
 from statistics import NormalDist
 

@@ -1,7 +1,5 @@
 """Work that a repair takes out of a run, and the time that this saves. See METHOD.md#verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """What a verdict is found from, before anything is priced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -3,8 +3,6 @@
 See METHOD.md#verdict.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain

@@ -1,7 +1,5 @@
 """The levels that decide a verdict, all in one place. See METHOD.md#verdict for their reasons."""
 
-from __future__ import annotations
-
 ALPHA = 0.005
 """Probability that somebody is called slow in a run in which nobody in particular is."""
 

@@ -1,7 +1,5 @@
 """Short phrases that sentences are made of: amounts, ordinals, and who is meant."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 

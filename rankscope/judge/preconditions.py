@@ -8,8 +8,6 @@ that comes last, and as much longer on the others as that rank's own work is sho
 then look equally busy.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from statistics import median_low

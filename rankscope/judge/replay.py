@@ -5,8 +5,6 @@ members have arrived and its predecessor on the communicator is through, and tak
 Where exposed communication ended with a collective, the rank is held up until that one ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise

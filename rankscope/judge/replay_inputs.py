@@ -3,8 +3,6 @@
 See METHOD.md#verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 

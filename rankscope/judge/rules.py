@@ -1,7 +1,5 @@
 """The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The first one says who or what is slow, when, by how much, in which phase, and w
 what fixing it would save, what else there is, and what limits the verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np

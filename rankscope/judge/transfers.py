@@ -1,7 +1,5 @@
 """Collectives whose transfer takes longer than usual. See METHOD.md#verdict."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ iteration and ordinal are therefore kept once for all streams that share them, a
 sorted across ranks: those of a communicator are a matrix with a row per rank.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ Communicators of any size link ranks into a graph; a rank is tied to the lowest 
 more links. See METHOD.md#clocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

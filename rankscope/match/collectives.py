@@ -1,7 +1,5 @@
 """Collectives matched across ranks: the calls of each instance. See METHOD.md#waits."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -5,8 +5,6 @@ iterations): whoever has `RunCalls` lets them go as soon as possible. A result h
 `Matching`, from which the calls of some iterations can be matched again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 

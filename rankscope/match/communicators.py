@@ -1,7 +1,5 @@
 """The communicators of a run: by name in the metadata, else inferred from the ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

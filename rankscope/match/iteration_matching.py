@@ -1,7 +1,5 @@
 """Matching of iterations without numbers across ranks. See METHOD.md#iterations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

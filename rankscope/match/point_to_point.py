@@ -1,7 +1,5 @@
 """Sends and receives of pipeline neighbours, paired where `--roles` gives the neighbours."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """Several ranks at once: how many, and one axis for their times."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

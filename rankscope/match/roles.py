@@ -1,7 +1,5 @@
 """Which ranks do the same work by design: their role. See METHOD.md#verdict."""
 
-from __future__ import annotations
-
 import csv
 import os.path
 import re

@@ -3,8 +3,6 @@
 See METHOD.md#iterations and METHOD.md#gpu-clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 

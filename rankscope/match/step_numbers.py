@@ -4,8 +4,6 @@ No rank leaves a collective before all have arrived, so that the last collective
 one time. See METHOD.md#iterations.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who waits for whom, by duration and by arrival. See METHOD.md#waits."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Warnings about the numbers; each is given once for all ranks that it holds for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import polars as pl

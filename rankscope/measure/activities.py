@@ -1,7 +1,5 @@
 """The time of each phase by activity: kernels, copies, device idling, ranges inside the phase."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """Device work joined with the phase and iteration of its launch. See METHOD.md#gpu-clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Host ranges that launch communication tell what the kernels they launched do."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

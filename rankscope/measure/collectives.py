@@ -1,7 +1,5 @@
 """One rank's side of every collective: arrival, start, end. See METHOD.md#waits."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """The gpu clock: every instant of a device's window has one owner. See METHOD.md#gpu-clock."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 

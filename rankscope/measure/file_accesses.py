@@ -1,7 +1,5 @@
 """Files that the training thread used in each phase. See METHOD.md#causes."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

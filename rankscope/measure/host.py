@@ -1,7 +1,5 @@
 """The host clock: every instant of the training thread has one owner. See METHOD.md#host-clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A sample of a kernel's launches in an iteration: the same ones on every rank."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

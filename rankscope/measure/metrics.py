@@ -6,8 +6,6 @@ Most metrics come out of one sweep over a timeline: lengths of phases (SEGMENTS)
 one of these, on the host clock only those that need no device work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The number of a collective in its iteration: the same on all ranks. See METHOD.md#waits."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

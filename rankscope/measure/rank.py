@@ -1,7 +1,5 @@
 """One rank from start to end: ranges and device work → rows."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Iterations for which the report lacks records of the device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

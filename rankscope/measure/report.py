@@ -1,7 +1,5 @@
 """One report → its rows: every step that needs no other report."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace

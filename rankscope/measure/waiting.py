@@ -1,7 +1,5 @@
 """Since when a rank waits for a collective of its device. See METHOD.md#gpu-clock."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Profilers lose records when their buffers are full, write records with time 0, a
 device's clock to the host's with an error.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """Paths → report files, found without reading their events."""
 
-from __future__ import annotations
-
 import filecmp
 import glob
 import gzip

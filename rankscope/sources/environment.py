@@ -1,7 +1,5 @@
 """Rank claims from environment variables, and the host; no other variable is ever kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rankscope.model.kinds import EvidenceKind

@@ -1,7 +1,5 @@
 """The rank of each process of a report: by evidence, with conflicts as errors, never a guess."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

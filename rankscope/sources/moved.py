@@ -1,7 +1,5 @@
 """Reports that were moved together with their database."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 LEVELS = 3

@@ -1,7 +1,5 @@
 """The numbers in the names of reports: which of them tell the reports apart, and count ranks."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """What recorded the reports of a run, and how it records what they lack."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum
 

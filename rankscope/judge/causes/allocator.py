@@ -1,7 +1,5 @@
 """Cause: the thread gets or returns memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext

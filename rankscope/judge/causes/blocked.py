@@ -1,7 +1,5 @@
 """Cause: the thread waits in a call of the operating system."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

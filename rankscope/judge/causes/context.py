@@ -1,7 +1,5 @@
 """The data that detectors read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property

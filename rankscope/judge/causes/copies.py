@@ -1,7 +1,5 @@
 """Cause: copies between host and device, or memory fills, take longer."""
 
-from __future__ import annotations
-
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector
 from rankscope.model.kinds import CauseKind

@@ -3,8 +3,6 @@
 They are recorded once for a host, in one rank's report, and found again by host and device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

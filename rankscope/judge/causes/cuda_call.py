@@ -1,7 +1,5 @@
 """Cause: the thread is inside CUDA calls that its peers do not make, or that take longer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import polars as pl

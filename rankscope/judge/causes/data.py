@@ -1,7 +1,5 @@
 """Cause: the rank has more to compute than the others."""
 
-from __future__ import annotations
-
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.kernels import kernel_findings, taking_longer

@@ -1,7 +1,5 @@
 """A cause: the row that a detector's module adds to the registry."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """Cause: the device runs the same kernels more slowly."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rankscope.judge.causes.context import CauseContext

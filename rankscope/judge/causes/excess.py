@@ -1,7 +1,5 @@
 """The comparison that the detectors share: a slow rank's activities against its role's median."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import polars as pl

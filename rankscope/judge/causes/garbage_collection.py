@@ -1,7 +1,5 @@
 """Cause: Python collects garbage, as a range around the collection or samples of the CPU show."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.judge.causes.context import CauseContext

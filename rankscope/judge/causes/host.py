@@ -1,7 +1,5 @@
 """Causes on the host: states in which slow ranks' training threads stayed longer than peers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Kernels that take longer: because of the device, of more work, or of contention."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.judge.causes.context import LEAST_SHARE, CauseContext

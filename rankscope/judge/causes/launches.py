@@ -1,7 +1,5 @@
 """Kernels launch by launch: a slow rank's against its role's, at the same overlap."""
 
-from __future__ import annotations
-
 import polars as pl
 
 ENOUGH_LAUNCHES = 16

@@ -1,7 +1,5 @@
 """Cause: the device idles in the load phase, because data come late."""
 
-from __future__ import annotations
-
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector
 from rankscope.model.kinds import CauseKind, Phase

@@ -1,7 +1,5 @@
 """Whether a rank has more to do than its role: launches, grids and bytes, not their durations."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import polars as pl

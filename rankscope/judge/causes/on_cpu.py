@@ -1,7 +1,5 @@
 """Cause: the thread computes longer, by the functions of its samples."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Cause: the thread is off the CPU without waiting in a call: others run in its place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext

@@ -1,7 +1,5 @@
 """Cause: the profiler itself takes the time; without it the rank may not be slow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext

@@ -1,7 +1,5 @@
 """Cause: a range of the program takes longer, whatever happens inside it."""
 
-from __future__ import annotations
-
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.judge.causes.garbage_collection import is_garbage_collection

@@ -1,7 +1,5 @@
 """All causes that can be found, and what they find in a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Cause: the device idles outside the load phase, because the host launches late."""
 
-from __future__ import annotations
-
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector
 from rankscope.model.kinds import CauseKind, Phase

@@ -1,7 +1,5 @@
 """No cause: the excess that no table of the reports explains, and how to record more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import polars as pl

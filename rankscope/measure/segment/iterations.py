@@ -1,7 +1,5 @@
 """The iteration ranges of a process, their numbers and their windows. See METHOD.md#iterations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import count

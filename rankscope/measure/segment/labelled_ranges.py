@@ -1,7 +1,5 @@
 """The ranges of a report with the meanings of their names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import polars as pl

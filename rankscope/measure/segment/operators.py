@@ -1,7 +1,5 @@
 """Forward and backward from the framework's operators, where no range names them."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """The period of a sequence of names: the number of events in a training step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

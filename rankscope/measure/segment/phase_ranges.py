@@ -1,7 +1,5 @@
 """The phase ranges of the training thread: phases, blocking collectives, foreign ranges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

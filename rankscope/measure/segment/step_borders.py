@@ -1,7 +1,5 @@
 """The borders between steps: several ways to find where a step begins, in order of preference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ phase that ranges name, and operators of autograd if there are any. Without such
 last about equally long and no range of the training thread holds several of them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """Steps without ranges around them: the repeating sequence, and the border between steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The training thread of a process without iteration ranges."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.model.kinds import PHASES

@@ -1,7 +1,5 @@
 """Tables of one export, in any file format, and requests for their columns and rows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Text columns of any export version as valid strings."""
 
-from __future__ import annotations
-
 import polars as pl
 
 

@@ -1,7 +1,5 @@
 """Names of API calls → whether a call held its thread until the device was done."""
 
-from __future__ import annotations
-
 import polars as pl
 
 DRAINING = r"^(cu(da)?|hip)(Stream|Device|Thread|Ctx)Synchronize"

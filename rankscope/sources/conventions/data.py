@@ -1,7 +1,5 @@
 """The data file of conventions, and how spellings are compared."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from functools import cache

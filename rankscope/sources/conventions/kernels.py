@@ -1,7 +1,5 @@
 """Kernel names, and the framework's names of collectives → the operations that they are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The conventions, compiled, with a user's patterns in front."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

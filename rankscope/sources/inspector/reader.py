@@ -14,8 +14,6 @@ Computation is not recorded. It goes on beside collectives, so a rank's work is 
 dumps tell is who comes last, and how long the others wait.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ of user annotations on the device (`gpu_user_annotation`) are left out, since th
 twice.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict

@@ -5,8 +5,6 @@ backward) until it needs the result, and that wait has no range. It is the rest 
 after the caller's last operator.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.model.schema import GLOO, OPERATORS

@@ -5,8 +5,6 @@ border is not text inside a name: with a wrong border, brackets or quotes stay o
 fields of `Event` and `About` become objects.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import zlib

@@ -1,7 +1,5 @@
 """How large a trace may be, and how much of it is held at once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

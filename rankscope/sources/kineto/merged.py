@@ -3,8 +3,6 @@
 Ids that link work to its launch are unique in one process only.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import polars as pl

@@ -4,8 +4,6 @@ Device work finds its launch by `correlation`, or else the operator that it ran 
 `External id`. Time 0 is the earliest event, as chrome://tracing and Perfetto show it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

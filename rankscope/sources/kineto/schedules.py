@@ -4,8 +4,6 @@
 report: its steps are numbered on, and its times are on one axis.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The files of several windows of one process, as if it had written one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -6,8 +6,6 @@ found by their names, because ids change. The number of a GPU is the lowest byte
 of TARGET_INFO_GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

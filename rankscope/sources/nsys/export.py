@@ -1,7 +1,5 @@
 """`nsys export` of a report into the cache: never into the user's folders, and only once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -5,8 +5,6 @@ a device is the GPU of the same number, unless the process was given only some G
 says which. Network adapters are read by NVIDIA's documentation: no real export with them was seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import polars as pl

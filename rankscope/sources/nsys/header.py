@@ -6,8 +6,6 @@ the id of the session. It
 ends with `[END]`. This is undocumented, but the same in every version seen (2022.4 to 2023.4).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls in Nsight Systems exports: of the operating system, of CUDA, and the profiler's time."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Events of a thread in Nsight Systems exports: scheduling, calls, samples, file accesses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

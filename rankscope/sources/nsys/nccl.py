@@ -11,8 +11,6 @@ Tables of NCCL's operations are not in exports themselves: nsys's recipes derive
 events, with the columns that Nsight Systems' Analysis Guide gives ("Recipe Composite Tables").
 """
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

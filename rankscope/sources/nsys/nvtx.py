@@ -1,7 +1,5 @@
 """NVTX events of Nsight Systems exports: ranges, names of threads, and NCCL's payloads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

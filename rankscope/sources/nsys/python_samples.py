@@ -4,8 +4,6 @@ With `--python-sampling` each sample is a mark of an NVTX domain, and its stack 
 payload. SQLite, Parquet and Arrow exports leave payloads out. See FORMATS.md#limits.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """Samples of Nsight Systems exports: the function that a thread was executing."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.model.host_events import COLLECTING, Samples, Spans

@@ -4,8 +4,6 @@ Lists say what stays: tables, columns, and of strings those of ranges, kernels, 
 Whatever is on no list is left out, so that what a future version of nsys adds is left out too.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

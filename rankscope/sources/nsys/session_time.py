@@ -5,8 +5,6 @@ to META_DATA_EXPORT. It is taken off again, so that times are those of the repor
 them, and the session's UTC start and duration hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import polars as pl

@@ -4,8 +4,6 @@ Millions of ranges have some hundred signatures, once the suffix that torch's em
 each call is removed. Everything else is therefore looked up by signature.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from rankscope.model.arrays import codes, numbered, taken

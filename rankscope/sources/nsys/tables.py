@@ -5,8 +5,6 @@ Row order has no meaning. The string pool holds environments of unrelated proces
 strings that events refer to are ever read.
 """
 
-from __future__ import annotations
-
 import hashlib
 from itertools import chain
 

@@ -3,8 +3,6 @@
 They are one report: its steps go on, and its times are on the axis of the first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
