@@ -131,8 +131,8 @@ class Prices:
         """The gain of a healing; where it is a bound, what it is at most.
 
         Ranks may wait for each other many times in an iteration. No path through the run gets
-        shorter by more than what is taken out of a rank (of several ranks, out of the one that is
-        healed most in each phase).
+        shorter by more than what is taken out of a rank of each role (of several, out of the one
+        that is healed most in each phase): a pipeline passes through every stage in turn.
 
         Args:
             healed: rank by iteration by phase in ns.
@@ -140,7 +140,9 @@ class Prices:
         """
         if not self.is_bound:
             return gain_ns
-        return max(gain_ns, round(float(np.nan_to_num(healed).max(axis=0).sum())))
+        taken, roles = np.nan_to_num(healed), self._excess.roles
+        path = sum(taken[roles == role].max(axis=0).sum() for role in np.unique(roles))
+        return max(gain_ns, round(float(path)))
 
     def _faster(self, healed: Floats) -> Floats:
         """How much faster the slowest rank of each iteration would be."""

@@ -41,7 +41,7 @@ class Judgement:
     are named; None where none can be.
     `others`: further stragglers, with what healing them saves once the main ones are healed.
     Ranks that are given more work are not repaired before that: the others must save it alone.
-    `left_ns`: what is left of `everything_ns` when `main` and all of these are healed.
+    `left_ns`: what is left of `cost_ns` when `main` and all of these are healed.
     `costless`: ranks that are slow, and healing of which saves less than `LEAST_GAIN` then.
     `more_work_ranks`: those of the named ranks that have more to do. `is_by_design`: they are most
     of these, which no repair makes fast.
@@ -100,7 +100,8 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     if main == "transfer":
         (named,) = prices.of([together], with_transfers=with_transfers)
     elif main == "role":
-        (named,) = prices.of([np.maximum(together, components["role"])])
+        together = np.maximum(together, components["role"])
+        (named,) = prices.of([together])
     straggler = best if main == "ranks" else None
     more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
     by_design = straggler is not None and 2 * len(more) > len(straggler.claim.ranks)
@@ -124,7 +125,9 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         main=main,
         straggler=straggler,
         others=others,
-        left_ns=max(everything - named, 0),
+        left_ns=prices.most(
+            np.maximum(prices.everything - together, 0.0), max(everything - named, 0)
+        ),
         costless=sorted(slow - accused),
         more_work_ranks=more,
         is_by_design=by_design,

@@ -86,7 +86,7 @@ def _rest(verdict: Verdict, judged: Judgement, *, costs: bool = True) -> str:
     least = max((1 - MOST) * judged.everything_ns, LEAST_GAIN * inputs.total_ns)
     if costs and judged.left_ns >= least:
         left = percent(judged.left_ns / inputs.total_ns)
-        clauses.append(f"after these fixes it still costs {left}")
+        clauses.append(f"after these fixes it still costs {bound}{left}")
     clauses += _reservations(verdict, judged)
     return "".join(f"; {each}" for each in clauses)
 
@@ -178,7 +178,8 @@ def _bandwidth(inputs: VerdictInputs) -> str:
         .row(0, named=True)
     )
     speed = f" at {most['bandwidth'] / 1e9:.3g} GB/s bus bandwidth" if most["bandwidth"] else ""
-    return f", most in {most['operation']} on {most['communicator']}{speed}"
+    where = f" on {most['communicator']}" * (rows["communicator"].n_unique() > 1)
+    return f", most in {most['operation']}{where}{speed}"
 
 
 def _communication(verdict: Verdict, judged: Judgement) -> str:

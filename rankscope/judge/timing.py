@@ -71,8 +71,8 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
     positive = np.where(slow, amount, 0.0)
     if spells and positive[held].sum() >= MOST * positive.sum():
         hits = tuple(numbers[held].tolist())
-        if held.all():
-            return Pattern(VerdictKind.PERSISTENT, hits, always=True)
+        if held.all() or (held.mean() >= MOST and normal[~held].mean() <= 1 - MOST):
+            return Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         if len(spells) == 1 and spells[0][1] == len(amount):
             return Pattern(VerdictKind.PERSISTENT, hits, since=hits[0])
         named = tuple((int(numbers[first]), int(numbers[after - 1])) for first, after in spells)

@@ -141,7 +141,7 @@ def test_fewer_reports_accuse_nobody_else(job: Job, data: st.DataObject) -> None
     assume(len(free) > max(2, len(ranks) - len(free)))
     gone = data.draw(st.sampled_from(free))
     fewer = judge(job.inputs([rank for rank in ranks if rank != gone]))
-    assert {*fewer.ranks} <= mentioned(verdict), (verdict, fewer)
+    assert {*fewer.ranks} <= mentioned(verdict) | job.slow, (verdict, fewer)
     if verdict.ranks and fewer.kind is not VerdictKind.INCONCLUSIVE:
         assert {*verdict.ranks} <= mentioned(fewer), (verdict, fewer)
 

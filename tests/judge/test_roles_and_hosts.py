@@ -1,8 +1,10 @@
 """Groups before ranks: pipelines, hosts, batches of random length; victims are not stragglers."""
 
+import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.judge.healing import Prices
 from rankscope.judge.phrases import whole_hosts
 from rankscope.judge.rules import judge
 from tests.forge import simulate, without_plants
@@ -136,6 +138,14 @@ def test_the_heavy_role_by_hand() -> None:
     assert verdict.more_work_ranks == (6, 7)
     assert (verdict.excess_ns, verdict.cause) == (20 * MS, "backward")
     assert verdict.gain_is_bound
+
+
+def test_a_path_may_pass_through_a_slow_rank_of_each_stage() -> None:
+    frame = wide({"a": 50, "b": 50})
+    inputs = inputs_of(frame)
+    ms = np.where(np.arange(4) % 2, 5.0, 0.0)[:, None, None]  # the second rank of each stage
+    healed = np.broadcast_to(ms * MS, (4, 20, 1))
+    assert Prices(inputs.excess).most(healed, 0) == 10 * MS * 20
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from rankscope.judge.healing import Prices
 from rankscope.judge.judgement import decide
 from rankscope.judge.rules import interval
 from rankscope.judge.timing import Pattern, period_of
+from rankscope.judge.timing import pattern_of as amount_pattern
 from tests.support import MS, inputs_of
 
 LENGTH = 100 * MS
@@ -42,6 +43,13 @@ def test_always() -> None:
     found = pattern_of({i: 20 + i % 3 for i in NUMBERS})
     assert (found.kind, found.since, found.period, found.spells) == ("persistent", None, None, ())
     assert found.iterations == tuple(NUMBERS)
+
+
+def test_an_end_that_is_not_clear_is_none() -> None:
+    """Data that scatters: the last iterations are below half of the usual by chance."""
+    amount = np.array([0.15, 0.13, 0.16, 0.14, 0.15, 0.12, 0.17, 0.14, 0.06, 0.05])
+    assert amount_pattern(amount, 0.2, np.arange(10)).always
+    assert not amount_pattern(amount, 0.02, np.arange(10)).always
 
 
 def test_always_in_every_tenth_step() -> None:
