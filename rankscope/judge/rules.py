@@ -7,6 +7,7 @@ import numpy as np
 
 from rankscope.judge import preconditions
 from rankscope.judge.causes import registry
+from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.chance import iterations_to_settle
 from rankscope.judge.excess import Flags
 from rankscope.judge.healing import Prices, only
@@ -33,7 +34,7 @@ from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import also_clauses, sentence, they_need_less
 from rankscope.judge.story import Slow
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.model.results import Also, Finding, Leading, Verdict
+from rankscope.model.results import Also, Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.robust import Floats
 from rankscope.util.wording import agreeing, counted, listed, ms, percent
@@ -93,7 +94,7 @@ def slow_or_by_design(judged: Judgement) -> Verdict | None:
     elif inputs.run.own_roles and pattern.kind is VerdictKind.PERSISTENT:
         if pattern.since is not None or pattern.spells:
             return None  # roles last
-        causes = _findings(inputs, found.claim)
+        causes = registry.findings(_context(inputs, found.claim))
         if sum(each.share for each in causes if each.kind is CauseKind.DEVICE_SLOWER) >= HALF:
             return None
         verdict = _only_one(ranks, inputs.excess.metric)
@@ -110,6 +111,7 @@ def named(judged: Judgement) -> Verdict | None:
     ranks, pattern, by_design = found.claim.ranks, found.claim.pattern, judged.is_by_design
     excess, cause, share = _extent(inputs, found.claim)
     typical = _typical(inputs, np.isin(inputs.excess.ranks, ranks))
+    context = _context(inputs, found.claim)
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else ranks,
@@ -122,10 +124,11 @@ def named(judged: Judgement) -> Verdict | None:
         iterations=pattern.iterations,
         period=pattern.period,
         gain_ns=judged.gain_of(found),
+        gain_is_bound=context.is_paced_by_host,
         since=pattern.since,
         spells=pattern.spells,
         interval=interval(excess / typical) if typical else None,
-        findings=_findings(inputs, found.claim),
+        findings=registry.findings(context),
         next="balance the input of the ranks: sequence lengths, batch sizes, tokens of an expert"
         if by_design
         else f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
@@ -267,7 +270,8 @@ def undecided(judged: Judgement) -> Verdict | None:
     elif _least_chance(inputs) <= ALPHA:
         more = "compare the reports: rankscope pick-reports; more iterations may not settle it"
     hosts = whole_hosts(ranks, inputs.hosts)
-    why = registry.findings_sentence(_findings(inputs, lead)) if lead and settles else ""
+    causes = registry.findings(_context(inputs, lead)) if lead and settles else ()
+    why = registry.findings_sentence(causes)
     one = len(hosts or ranks) == 1
     does = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
     verdict = inconclusive(
@@ -393,10 +397,10 @@ def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow |
     return Leading(ranks, gain, gain / judged.inputs.total_ns, chance)
 
 
-def _findings(inputs: VerdictInputs, claim: Slow) -> tuple[Finding, ...]:
-    """Why the ranks of a claim are slow."""
+def _context(inputs: VerdictInputs, claim: Slow) -> CauseContext:
+    """What tells why the ranks of a claim are slow."""
     (_, cause, _), rows = _extent(inputs, claim), inputs.rows_of(claim)
-    return registry.findings(registry.context_of(inputs.tables, inputs.role_of, rows, cause))
+    return registry.context_of(inputs.tables, inputs.role_of, rows, cause)
 
 
 def _extent(inputs: VerdictInputs, claim: Slow) -> tuple[Floats, str | None, float | None]:

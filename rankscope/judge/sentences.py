@@ -131,8 +131,13 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             else "no range names a phase of the work"
         )
         yield f"{why}, so gains are upper bounds"
-    elif verdict.gain_is_bound:
+    elif judged.prices.is_bound:
         yield "the run cannot be replayed, so gains are upper bounds"
+    elif verdict.gain_is_bound:
+        yield (
+            f"in {verdict.cause} the devices wait for launches, a faster one would wait longer, so "
+            "gains are upper bounds"
+        )
     elif played < count:
         yield f"gains are estimated from {played} of the iterations"
 

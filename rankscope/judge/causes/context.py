@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.judge.causes.excess import ACTIVITY_EXCESS, HostExcess, activity_excess, host_excess
 from rankscope.judge.causes.launches import SLOWDOWN, same_overlap
-from rankscope.model.kinds import CauseKind
+from rankscope.model.kinds import COMPUTING_PHASES, CauseKind
 from rankscope.model.results import Finding
 
 LEAST_SHARE = 0.15
@@ -121,6 +121,17 @@ class CauseContext:
             return self.total_ns
         idle = float(rows.filter(pl.col("kind") == "idle")["excess_total_ns"].sum())
         return min(max(0.0, idle), self.total_ns)
+
+    @cached_property
+    def is_paced_by_host(self) -> bool:
+        """Whether devices wait for launches in the phase, longer than the slow ones are slower.
+
+        A faster device would then wait longer for them. So it is no reason to be slow that a device
+        waits, but a reason why that costs less.
+        """
+        idle = self.activities.filter(kind="idle")
+        slower = idle["excess_total_ns"].sum() < LEAST_SHARE * self.total_ns
+        return self.phase in COMPUTING_PHASES and slower and idle["usual_ns"].sum() >= self.phase_ns
 
     @cached_property
     def slowdowns(self) -> pl.DataFrame:

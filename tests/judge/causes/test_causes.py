@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import rankscope
+from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.registry import context_of, findings, findings_sentence, tables_of
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
@@ -61,13 +62,19 @@ def mixed(
 
 def found(rows: list[pl.DataFrame], roles: dict[int, str] = ALIKE) -> tuple[Finding, ...]:
     """Findings on rank 3, which needs 6 ms more in iterations 2 and 5."""
-    flagged = pl.DataFrame({"rank": [3, 3], "iteration": [2, 5], "excess_ns": [6 * MS, 6 * MS]})
+    return findings(context(rows, roles))
+
+
+def context(rows: list[pl.DataFrame], roles: dict[int, str] = ALIKE) -> CauseContext:
+    more = [6 * MS, 6 * MS]
+    columns = {"rank": [3, 3], "iteration": [2, 5], "excess_ns": more, "backward_excess": more}
+    flagged = pl.DataFrame(columns)
     every = pl.concat(rows)
 
     def table(name: str, numbers: Collection[int]) -> pl.DataFrame | None:
         return every.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
 
-    return findings(context_of(table, roles, flagged, "backward"))
+    return context_of(table, roles, flagged, "backward")
 
 
 def others(name: str = "gemm", total_ms: float = 10.0, **how: object) -> list[pl.DataFrame]:
@@ -168,6 +175,15 @@ def test_idling_copies_and_ranges_are_reported() -> None:
     assert copy.kind == "copies"
     (span,) = found([*others(), activities(3, "gemm", 10), activities(3, "eval", 6, kind="range")])
     assert (span.name, span.kind) == ("eval", "range")
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "more_ms", "paced"), [(8, 0, True), (4, 0, False), (8, 6, False)]
+)
+def test_the_host_may_set_the_pace(idle_ms: int, more_ms: int, paced: bool) -> None:
+    """Where all devices idle longer than the slow one is slower; its own longer idling is slow."""
+    rows = [*others("", idle_ms, kind="idle"), activities(3, "", idle_ms + more_ms, kind="idle")]
+    assert context(rows).is_paced_by_host == paced
 
 
 @pytest.mark.parametrize("name", ["gc.collect", "GC: generation 2", "garbage collection"])
