@@ -27,8 +27,6 @@ def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
     """The facts above every number of a run.
 
     Args:
-        scope: what is compared.
-        clocks: of the ranks.
         roles: where they come from: given, inferred or none.
 
     Raises:
@@ -118,10 +116,6 @@ def began_apart(scope: Scope, clocks: Clocks) -> RunWarning | None:
     """The warning that ranks begin the first recorded iteration at different times.
 
     The others then wait for the last one: for what it did before, which no report shows.
-
-    Args:
-        scope: what is compared.
-        clocks: of the ranks.
     """
     if not isinstance(scope.choice, Selection):
         return None
@@ -162,11 +156,7 @@ def measured_before(tables: RunTables) -> tuple[int, ...]:
 
 
 def identities_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:
-    """rank → identity and report.
-
-    Args:
-        ranks: table `ranks` of the run.
-    """
+    """rank → identity and report."""
     return {
         row["rank"]: (
             RankIdentity(

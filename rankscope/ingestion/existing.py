@@ -78,11 +78,6 @@ class StoredReports:
     ) -> list[ReportFile]:
         """All reports that the database now holds, so that their iterations can be others.
 
-        Args:
-            files: the reports that this ingest was given.
-            read: those of them that it has read.
-            error: why the iterations must be others.
-
         Raises:
             Unpaired: a report that the database had before has gone, or is another one now; then
                 those that were added are removed again, so that the others can be compared.

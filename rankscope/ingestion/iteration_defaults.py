@@ -75,14 +75,7 @@ def read_captures(
 
 
 def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str | None]) -> Results:
-    """Yield as `read_alike` does.
-
-    Args:
-        read: reads reports with the options that it is given.
-        first: results with the user's options.
-        options: these.
-        before: kinds of iterations of the ranks that the database has already.
-    """
+    """Yield as `read_alike` does."""
     named: list[ReportFile] = []
     with _PendingReports() as pending:
         with closing(first) as results:

@@ -145,14 +145,7 @@ class IngestJob:
         rebuild: bool,
         ranks: Container[int] | None = None,
     ) -> None:
-        """Prepare an ingest.
-
-        Args:
-            options: how reports become rows.
-            skip: leave out and list bad reports instead of raising.
-            rebuild: start the database over.
-            ranks: only these; None for all.
-        """
+        """Prepare an ingest."""
         self.target = target
         self.ranks = ranks
         self.before: frozenset[int] = frozenset()  # of the database, to be read again

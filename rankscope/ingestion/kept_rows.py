@@ -50,12 +50,7 @@ _log = logging.getLogger(__name__)
 def keeping(
     reports: int, most_bytes: int = MOST_BYTES
 ) -> Callable[[ReportFile, ShapingOptions], ReportRows]:
-    """`extract` that keeps what it returns, and takes what was kept before.
-
-    Args:
-        reports: the number of them.
-        most_bytes: that all rows may take.
-    """
+    """`extract` that keeps what it returns, and takes what was kept before."""
     try:
         folder = _folder()
         _remove_abandoned(folder)

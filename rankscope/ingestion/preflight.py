@@ -130,11 +130,7 @@ def select_run(
 
 
 def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[list[runs.Capture]]:
-    """The runs that reports are of; those that cannot be read are of none.
-
-    Args:
-        own: the user's pattern of the rank.
-    """
+    """The runs that reports are of; those that cannot be read are of none."""
     found = captures(files, own)
     return runs.runs_of(each for each in found if isinstance(each, runs.Capture))
 
@@ -142,11 +138,7 @@ def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[lis
 def captures(
     files: list[ReportFile], own: re.Pattern[str] | None
 ) -> list[runs.Capture | RankscopeError]:
-    """Facts of each report before it is read, or why it cannot be read.
-
-    Args:
-        own: the user's pattern of the rank.
-    """
+    """Facts of each report before it is read, or why it cannot be read."""
     found: list[runs.Capture | RankscopeError] = []
     for file, facts in zip(files, capture_facts(files), strict=True):
         if isinstance(facts, RankscopeError):
@@ -170,9 +162,7 @@ def of_one_run(
     """The reports that belong together, and those left out, with the reasons.
 
     Args:
-        existing: ranks that stay in the database.
         skip: leave out what does not belong to the database, else to the run with most reports.
-        paths: what the user named, for the error.
 
     Raises:
         SeveralRuns: the reports are of several runs.
@@ -230,10 +220,6 @@ def check_together(
     reports: list[Described],
 ) -> None:
     """Check that the reports, and the database they go into, are of one run.
-
-    Args:
-        existing: ranks that stay in the database.
-        reports: the reports to read, with the best evidence for their rank.
 
     Raises:
         RankConflict: two reports claim one rank.

@@ -67,7 +67,6 @@ def connect(
     """A connection to a file that exists or can be created.
 
     Args:
-        read_only: nothing will be written.
         patience_s: how long to wait while another process uses it.
 
     Raises:

@@ -41,7 +41,6 @@ def check_columns(name: str, table: Table, present: Mapping[str, str]) -> list[s
     """The columns of a table that a file lacks and that may be null.
 
     Args:
-        name: of the table.
         present: column → SQL type, of the file.
 
     Raises:
@@ -68,7 +67,6 @@ def check_rows(
 
     Args:
         connection: to the file; tables that this one refers to are there.
-        name: of the table.
         iterations: only rows of these; None: all.
 
     Raises:

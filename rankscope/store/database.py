@@ -94,7 +94,6 @@ class Database:
         """Open an existing run, read-only unless `write`.
 
         Args:
-            write: to change it.
             patience_s: how long to wait while another process uses it.
 
         Raises:
@@ -114,9 +113,6 @@ class Database:
     @classmethod
     def reopen(cls, path: Path, known: Known) -> Self:
         """Open a run for reading that `open` has checked, and that has not changed since.
-
-        Args:
-            known: what `known` of the first opening said.
 
         Raises:
             DatabaseError: missing, locked or damaged.
@@ -283,11 +279,7 @@ class Database:
         return "rank_iterations_clock" in self.meta()
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Put rows of reports in, in place of what their paths had, whole or not at all.
-
-        Args:
-            tables: table → its rows, those of `reports` among them.
-        """
+        """Put rows of reports in, in place of what their paths had, whole or not at all."""
         with self.transaction():
             self._forget(tables["reports"]["path"].to_list())
             for name, frame in tables.items():

@@ -41,11 +41,7 @@ LESS_HINT = "compare it on a machine with more memory, or ingest fewer ranks: --
 
 @contextmanager
 def clear_errors(path: Path, hint: str = REBUILD_HINT) -> Iterator[None]:
-    """Turns errors of contents, memory and damage into a `DatabaseError` that names the file.
-
-    Args:
-        hint: what to do if it is damaged.
-    """
+    """Turns errors of contents, memory and damage into a `DatabaseError` that names the file."""
     try:
         yield
     except BadContents as error:
@@ -93,8 +89,6 @@ def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> 
     """Make an older schema look like the present one, or refuse it. See `migrations`.
 
     Args:
-        connection: to the file.
-        path: of the file, for errors.
         write: bring the file itself to the present schema; within the caller's transaction.
 
     Raises:

@@ -37,11 +37,7 @@ class Ledger:
     """Tables of rows that belong to runs; each has a column `run`."""
 
     def __init__(self, path: Path, tables: Mapping[str, Table], wait_s: float = WAIT_S) -> None:
-        """A ledger at `path`, which need not exist yet.
-
-        Args:
-            wait_s: how long to wait for other processes.
-        """
+        """A ledger at `path`, which need not exist yet."""
         self.path = path
         self._tables = {f"{LEDGER}{name}": table for name, table in tables.items()}
         self._wait_s = wait_s

@@ -39,22 +39,12 @@ class DatabaseReader:
 
     @classmethod
     def of(cls, database: Database, state: tuple[int, ...]) -> Self:
-        """The reader of an open database.
-
-        Args:
-            database: open for reading.
-            state: `Database.state` of it.
-        """
+        """The reader of an open database."""
         loaded = {name: database.table(name) for name in RUN_TABLES}
         return cls(database.path, state, loaded, database.known)
 
     def expect(self, database: Database, name: str) -> None:
-        """Read a table at once that will be asked for, if the file is small.
-
-        Args:
-            database: that of the reader, open.
-            name: of the table.
-        """
+        """Read a table at once that will be asked for, if the file is small."""
         if self.path.stat().st_size <= SMALL_BYTES:
             self.loaded[name] = database.table(name)
 
@@ -74,11 +64,7 @@ class DatabaseReader:
 
     @contextmanager
     def held(self, database: Database) -> Iterator[None]:
-        """Within it, this thread reads from an open database, which the caller closes.
-
-        Args:
-            database: that of the reader, open for reading; nobody writes to it as long as it is.
-        """
+        """Within it, this thread reads from an open database, which the caller closes."""
         thread = get_ident()
         self._kept[thread] = [database]
         try:
@@ -119,9 +105,6 @@ def opened(
     path: Path, patience_s: float = PATIENCE_S
 ) -> Iterator[tuple[Database, tuple[int, ...]]]:
     """A run, open for reading, and its `Database.state`.
-
-    Args:
-        patience_s: how long to wait while another process writes to it.
 
     Raises:
         DatabaseError: missing, locked, damaged, or of another version.

@@ -51,8 +51,6 @@ class ReportWriter:
         """Write to a database.
 
         Args:
-            database: which one.
-            options: the shaping options of the reports, as JSON.
             wait_s: reports that come within this time of a transaction share the next one.
             most_rows: so many rows are written at once, however soon they come.
         """
@@ -82,12 +80,7 @@ class ReportWriter:
 
 
 def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:
-    """Table of the schema → rows of reports that go into it.
-
-    Args:
-        reports: what was extracted.
-        options: the shaping options, as JSON.
-    """
+    """Table of the schema → rows of reports that go into it."""
     ranks = [part for rows in reports for part in rows.ranks]
     return {
         "reports": _frame([_report(rows, options) for rows in reports]),

@@ -47,7 +47,6 @@ def tell(
     What it prints goes to stderr: stdout has the verdicts alone.
 
     Args:
-        words: the program and its arguments.
         limit_s: the command is ended after this time.
 
     Returns:

@@ -91,7 +91,6 @@ def diff_runs(
     Args:
         before: `Comparison.rows` of one run, or of at least `LEAST_BASELINE`: rank, iteration,
             `<metric>_ns`. The noise is that within the one run, or that between several.
-        after: those of the other.
         metrics: what to compare; `iteration` is always among them.
         statistic: mean, median or p95 over iterations.
         signs: how the runs differ as different jobs do, by `same_job.differences`.
@@ -154,12 +153,7 @@ def diff_runs(
 
 
 def _differ(alone: list[int], signs: tuple[str, ...]) -> Iterator[RunWarning]:
-    """Warnings that runs differ in their ranks, or as different jobs do.
-
-    Args:
-        alone: ranks that not all runs have.
-        signs: of different jobs.
-    """
+    """Warnings that runs differ in their ranks, or as different jobs do."""
     if alone:
         yield RunWarning(
             "ranks-differ", f"ranks {listed(alone)} are in one run only: left out", tuple(alone)
@@ -169,12 +163,7 @@ def _differ(alone: list[int], signs: tuple[str, ...]) -> Iterator[RunWarning]:
 
 
 def _least_changes(overall: list[Change], whole: Change) -> dict[str, float]:
-    """metric → the least change that is reported.
-
-    Args:
-        overall: the changes of all metrics.
-        whole: that of the iteration; the limit of a time is a share of it.
-    """
+    """metric → the least change that is reported."""
     return {
         each.metric: LEAST_CHANGE
         * ((whole if METRICS[each.metric].is_time else each).before_ns or 0)

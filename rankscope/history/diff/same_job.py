@@ -20,8 +20,6 @@ def differences(
     """In what two runs differ that runs of one job hardly ever do, in words; each may be chance.
 
     Args:
-        before: the one run.
-        after: the other.
         old: the selected rows of the one: rank, `<metric>_ns`.
         new: those of the other.
     """

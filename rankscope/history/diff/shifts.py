@@ -99,8 +99,6 @@ def shift_from_baseline(runs: Sequence[Values], after: Values, statistic: str) -
 
     Args:
         runs: three or more, each of shape (ranks, iterations); nan is unknown.
-        after: another one.
-        statistic: mean, median or p95 over iterations.
     """
     scores = np.stack([noise.score(values, statistic) for values in runs])
     count, ranks = scores.shape

@@ -89,7 +89,6 @@ def merged(
     Args:
         runs: RUNS; several rows may be of one run.
         ranks: EVIDENCE of them; where a run is there twice, so are its rows.
-        problems: what is known of them.
     """
     own = [*problems]
     several = runs.height - runs["run"].n_unique()

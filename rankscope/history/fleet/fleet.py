@@ -59,11 +59,7 @@ class Fleet:
 
 
 def fleet_of(collected: Collected) -> Fleet:
-    """Judges the hardware that many runs ran on.
-
-    Args:
-        collected: their evidence.
-    """
+    """Judges the hardware that many runs ran on."""
     runs = collected.runs
     rows = appearances(runs, collected.evidence)
     judgement = judged(rows)

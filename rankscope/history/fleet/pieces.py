@@ -32,7 +32,6 @@ def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         runs: RUNS in the order of time.
-        evidence: EVIDENCE of them.
     """
     order = runs.select("run").with_row_index("order")
     rows = (

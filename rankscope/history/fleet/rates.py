@@ -48,12 +48,7 @@ def prior(guilt: Floats, runs: Floats) -> tuple[float, float]:
 
 
 def shrunken(guilt: Floats, runs: Floats) -> tuple[Floats, Floats, Floats]:
-    """The rate of each piece, and the ends of its interval.
-
-    Args:
-        guilt: sum of the shares of guilty iterations, of each piece.
-        runs: number of runs of each piece.
-    """
+    """The rate of each piece, and the ends of its interval."""
     first, second = prior(guilt, runs)
     a, b = first + guilt, second + runs - guilt
     outside = (1 - COVERED) / 2

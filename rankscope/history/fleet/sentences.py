@@ -35,13 +35,7 @@ class Suspect:
 
 
 def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]) -> str:
-    """The answer.
-
-    Args:
-        suspects: the one to check first comes first.
-        runs: how many were compared.
-        pieces: kind of hardware → how many were compared.
-    """
+    """The answer."""
     names = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
     hardware = ", ".join(
         counted(pieces[kind], name) for kind, name in names.items() if kind in pieces
@@ -101,8 +95,6 @@ def next_step(suspects: tuple[Suspect, ...], runs: int, confined: int | None) ->
     """The next step.
 
     Args:
-        suspects: the one to check first comes first.
-        runs: how many were compared.
         confined: the rank that the first suspect always was, and no other hardware.
     """
     if not suspects:

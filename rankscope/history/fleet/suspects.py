@@ -100,11 +100,7 @@ class Judged:
 
 
 def judged(appearances: pl.DataFrame) -> Judged:
-    """The pieces of a fleet, and which of them are suspect.
-
-    Args:
-        appearances: APPEARANCES.
-    """
+    """The pieces of a fleet, and which of them are suspect."""
     hardware = _without_work_of_ranks(appearances)
     kinds = pl.col("kind")
     # A slot that always held one GPU is that GPU.

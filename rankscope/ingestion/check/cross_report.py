@@ -29,7 +29,6 @@ def together(
 
     Args:
         runs: report → the number of its run, as `ingest` counts them.
-        paths: the paths of the reports, for a command.
     """
     by_run: dict[int, list[Examined]] = {}
     for examined in reports:

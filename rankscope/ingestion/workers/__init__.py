@@ -30,7 +30,6 @@ def map_reports(
 
     Args:
         function: called with a report and the options; must be importable by name.
-        options: passed to the function.
         jobs: worker processes on this machine; None for the cores this process may use.
         scheduler: address or scheduler file of a Dask cluster, used instead of local processes.
         pool: local processes that were started before; replaces `jobs`.

@@ -34,10 +34,6 @@ Versions = dict[str, str | None]
 def connected(scheduler: str, connect_s: float = CONNECT_S) -> Iterator[Client]:
     """A client; its remaining tasks are cancelled at the end.
 
-    Args:
-        scheduler: an address, or the path of a scheduler file.
-        connect_s: seconds that the scheduler may take to answer.
-
     Raises:
         ToolError: no scheduler answers, or it or its workers have other versions.
         UsageError: `scheduler` is not an address.

@@ -226,13 +226,7 @@ def _size(files: list[ReportFile]) -> int:
 def _finished(
     running: _Running[Got], all_of_them: bool, patient: bool
 ) -> tuple[list[tuple[ReportFile, Got | RankscopeError]], list[ReportFile]]:
-    """Take out of `running` what has a result, and what was lost with a killed worker.
-
-    Args:
-        running: reports in progress.
-        all_of_them: wait for all.
-        patient: wait for one.
-    """
+    """Take out of `running` what has a result, and what was lost with a killed worker."""
     until = ALL_COMPLETED if all_of_them else FIRST_COMPLETED
     done = wait(running, None if patient or all_of_them else 0, until).done
     if any(isinstance(future.exception(), BrokenExecutor) for future in done):
