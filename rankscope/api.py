@@ -132,10 +132,7 @@ class Run:
         with self.tables.kept_open():
             return compare(self.tables, options, self._cached, until)
 
-    def iterations(
-        self,
-        **options: Unpack[AnalysisOptions],
-    ) -> pl.DataFrame:
+    def iterations(self, **options: Unpack[AnalysisOptions]) -> pl.DataFrame:
         """A row per rank and complete iteration.
 
         Columns: rank, iteration (the number), epoch, number, `<metric>_ns` for every metric
@@ -146,9 +143,7 @@ class Run:
         return self.compare(options_of(options), until=Stage.OUTLIERS).rank_iterations()
 
     def imbalance(
-        self,
-        metrics: list[str] | None = None,
-        **options: Unpack[AnalysisOptions],
+        self, metrics: list[str] | None = None, **options: Unpack[AnalysisOptions]
     ) -> Imbalance:
         """Who is slow, in what, when, and what it costs.
 
@@ -252,20 +247,15 @@ class Run:
         picture = Picture(draw(kind, comparison, view), theme)
         return picture if target is None else picture.save(target)
 
-    def report(
-        self,
-        path: str | Path | None = None,
-        **options: Unpack[AnalysisOptions],
-    ) -> Page:
+    def report(self, path: str | Path | None = None, **options: Unpack[AnalysisOptions]) -> Page:
         """One self-contained page with everything, which a notebook shows."""
         from rankscope.output.html.run_page import make_page
 
         if path is not None:
             check_writable(Path(path))
         comparison = self.compare(options_of(options))
-        page = make_page(
-            comparison, picks_of(comparison, None), self.db, Path(path or "report.html")
-        )
+        picks = picks_of(comparison, None)
+        page = make_page(comparison, picks, self.db, Path(path or "report.html"))
         return page if path is None else page.save(Path(path))
 
     def sql(self, query: str) -> pl.DataFrame:
@@ -414,9 +404,11 @@ def diff_of(
     problems = (*found.problems, *_clock_problem(clocks), *_coverage_problems(timed))
     found = replace(found, clock=timed[-1].clock, problems=problems)
     if len(before) > 1:
+        first, latest = (run.label or run.db.name for run in (before[0], before[-1]))
         found = replace(
             found,
-            sentence=f"{found.sentence} {_baseline_sentence(before)}",
+            sentence=f"{found.sentence} Baseline: {counted(len(before), 'run')}, {first} to "
+            f"{latest}.",
             baseline=tuple((run.db, run.label) for run in before),
         )
     return found, old[-1], new
@@ -462,11 +454,6 @@ def _start(run: Run) -> int:
     """When a run began, UTC in ns; 0 where that is unknown."""
     start = run.tables.reports["utc_start_ns"].min()
     return start if isinstance(start, int) else 0
-
-
-def _baseline_sentence(runs: Sequence[Run]) -> str:
-    names = [run.label or run.db.name for run in (runs[0], runs[-1])]
-    return f"Baseline: {counted(len(runs), 'run')}, {names[0]} to {names[1]}."
 
 
 def diff(

@@ -88,11 +88,7 @@ def prometheus(fleet: Fleet) -> str:
     for name, meaning, value in single:
         lines += gauge(f"{PREFIX}{name}", meaning, [("", value)])
     for name, meaning, values in (
-        (
-            "hardware_suspect",
-            "Whether it is slow again and again.",
-            guilty["suspect"].cast(pl.Int8),
-        ),
+        ("hardware_suspect", "Whether it is slow again and again.", guilty["suspect"].cast(int)),
         ("hardware_compared_runs", "Runs in which it was compared.", guilty["runs"]),
         ("hardware_guilty_runs", "Runs whose verdict names it.", guilty["guilty"]),
         ("hardware_guilt_ratio", "Share of its iterations in which it is named.", guilty["rate"]),

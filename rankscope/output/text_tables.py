@@ -216,12 +216,16 @@ def efficiency_line(efficiency: Efficiency) -> str:
     )
 
 
+def worthwhile(result: Imbalance) -> pl.DataFrame | None:
+    """The rows of `what_if` that save at least `LEAST_GAIN`; None if there are none."""
+    rows = None if result.what_if is None else result.what_if.filter(pl.col("gain") >= LEAST_GAIN)
+    return None if rows is None or rows.is_empty() else rows
+
+
 def what_if_table(result: Imbalance) -> Table | None:
     """The time saved if one thing took as long as its role's median; None if nothing saves time."""
-    if result.what_if is None:
-        return None
-    rows = result.what_if.filter(pl.col("gain") >= LEAST_GAIN)
-    if rows.is_empty():
+    rows = worthwhile(result)
+    if rows is None or result.what_if is None:
         return None
     whole = result.what_if.select(pl.col("time_ns") + pl.col("gain_ns")).to_series()[0]
     ideal = result.what_if.filter(kind="all")["time_ns"][0]
@@ -234,13 +238,10 @@ def what_if_table(result: Imbalance) -> Table | None:
         drop_first=("what",),
         numeric=frozenset(("gain", "of the time")),
         rows=tuple(
-            (
-                row["kind"],
-                sanitized(row["name"]),
-                total(row["gain_ns"]),
-                percent(row["gain"]),
-            )
-            for row in rows.head(SCENARIOS).iter_rows(named=True)
+            (kind, sanitized(name), total(gain_ns), percent(gain))
+            for kind, name, gain_ns, gain in rows.head(SCENARIOS)
+            .select("kind", "name", "gain_ns", "gain")
+            .iter_rows()
         ),
     )
 

@@ -126,14 +126,16 @@ def check(
                 path=str(report.path),
                 can=struct_of(Abilities, report.can),
                 problems=tuple(struct_of(Problem, each) for each in report.problems),
-                causes=tuple(_ability(each) for each in report.causes),
+                causes=tuple(
+                    CauseAbility(
+                        cause=each.cause,
+                        told=each.identifiable,
+                        capture=None if each.identifiable else each.capture,
+                    )
+                    for each in report.causes
+                ),
             )
             for report in checked
         ),
         usable=all(report.usable for report in checked),
     )
-
-
-def _ability(cause: reports.CauseAbility) -> CauseAbility:
-    known = cause.identifiable
-    return struct_of(CauseAbility, cause, told=known, capture=None if known else cause.capture)

@@ -127,15 +127,11 @@ def _data(fleet: Fleet) -> Document:
         .with_columns(start=pl.col("start_ns").map_elements(moment, pl.String))
         .select("start", "db", "ranks", "iterations", "verdict", "gain_ns", "named", "software")
     )
+    explained = ("guilty", "rate", "p", "rank_hours")
+    note = "; ".join(f"{columns.label(name)}: {columns.meaning(name)}" for name in explained)
     return {
         "tables": [
-            sortable_table("hardware", "Hardware", hardware, "hardware", _hardware_note()),
+            sortable_table("hardware", "Hardware", hardware, "hardware", note),
             sortable_table("runs", "Runs", runs, "runs", "Gain: what a repair would save, in ms."),
         ]
     }
-
-
-def _hardware_note() -> str:
-    """Meanings of the columns of the table of hardware."""
-    shown = ("guilty", "rate", "p", "rank_hours")
-    return "; ".join(f"{columns.label(name)}: {columns.meaning(name)}" for name in shown)

@@ -12,7 +12,7 @@ from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output import columns
 from rankscope.output.documents.common import Document
 from rankscope.output.quantities import span
-from rankscope.output.text_tables import LEAST_GAIN, cost_note
+from rankscope.output.text_tables import cost_note, worthwhile
 
 MOST_ROWS = 1000
 """Most rows of a table of cells or collectives; the least important rows are left out."""
@@ -77,6 +77,8 @@ def number_tables(
     collectives = breakdowns.by_collective(comparison.collectives(chosen), chosen)
     several = comparison.tables.ranks["host"].n_unique() > 1
     last, says = (each("last_arriver_share") for each in (columns.label, columns.meaning))
+    many = flagged_cells.height > MOST_ROWS
+    of_flagged = f"the {MOST_ROWS:,} largest of {flagged_cells.height:,}" if many else ""
     return [
         *_metrics(result),
         sortable_table(
@@ -86,15 +88,12 @@ def number_tables(
             note=f"{_scores(result)}; {last}: {says}; cost: {cost_note(result)}; "
             "avoidable: what of it ends if this rank alone arrives in time (What if plays the run "
             "again)",
-            labels={
-                "gain_ns": "avoidable",
-                "work_z": "z of work",
-            },
+            labels={"gain_ns": "avoidable", "work_z": "z of work"},
             sorted_by="work_ns",
         ),
         *_also(result),
         *_what_if(result),
-        _flagged(flagged_cells),
+        sortable_table("flagged", "Flagged cells", flagged_cells.head(MOST_ROWS), note=of_flagged),
         *_findings(result),
         sortable_table(
             "iterations",
@@ -148,23 +147,14 @@ def flagged(comparison: Comparison) -> pl.DataFrame:
     return found.select(*schema)
 
 
-def _flagged(cells: pl.DataFrame) -> Document:
-    most = cells.height > MOST_ROWS
-    note = f"the {MOST_ROWS:,} largest of {cells.height:,}" if most else ""
-    return sortable_table("flagged", "Flagged cells", cells.head(MOST_ROWS), note=note)
-
-
 def _findings(result: Imbalance) -> list[Document]:
     """The table of what the stragglers' excess consists of, if that is known."""
     rows = [
         {name: value for name, value in asdict(each).items() if name not in ("suspect", "count")}
         for each in result.verdict.findings
     ]  # `suspect` repeats `kind`, and `name` says the count
-    if not rows:
-        return []
-    title = "Contents of the excess"
-    note = "mean per flagged iteration"
-    return [sortable_table("findings", title, pl.DataFrame(rows), note=note)]
+    title, note = "Contents of the excess", "mean per flagged iteration"
+    return [sortable_table("findings", title, pl.DataFrame(rows), note=note)] if rows else []
 
 
 def _also(result: Imbalance) -> list[Document]:
@@ -194,27 +184,17 @@ def _also(result: Imbalance) -> list[Document]:
 
 def _what_if(result: Imbalance) -> list[Document]:
     """The table of what repairs would save, largest first, if the run can be replayed."""
-    if result.what_if is None:
-        return []
-    rows = result.what_if.filter(pl.col("gain") >= LEAST_GAIN)
-    if rows.is_empty():
+    rows = worthwhile(result)
+    if rows is None:
         return []
     rows = rows.select("kind", "name", "gain_ns", gain_share="gain")
+    note = (
+        "time that the run would save if one thing took as long as on its role's median rank, by "
+        "replay"
+    )
+    labels = {"kind": "what", "name": "which", "gain_ns": "saves", "gain_share": "of the time"}
     return [
-        sortable_table(
-            "whatif",
-            "What if",
-            rows,
-            note="time that the run would save if one thing took as long as on its role's median "
-            "rank, by replay",
-            labels={
-                "kind": "what",
-                "name": "which",
-                "gain_ns": "saves",
-                "gain_share": "of the time",
-            },
-            sorted_by="gain_ns",
-        )
+        sortable_table("whatif", "What if", rows, note=note, labels=labels, sorted_by="gain_ns")
     ]
 
 

@@ -143,12 +143,9 @@ def _shown(grid: Grid, metric: Metric, alone: bool) -> str:
     """The meaning of the colours."""
     if alone:
         return f"{metric.label}: excess over the rank's own median, for want of other ranks"
-    than = "median rank" if _one_role(grid) else "median of the role"
+    is_one_role = len({*grid.roles} - {None}) < 2
+    than = "median rank" if is_one_role else "median of the role"
     return f"{metric.label}: excess over the {than} in the same iteration"
-
-
-def _one_role(grid: Grid) -> bool:
-    return len({role for role in grid.roles if role is not None}) < 2
 
 
 def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:

@@ -100,9 +100,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         communication.set_yticks([])
         communication.set_xlim(0, highest[1])
         communication.set_xlabel("exposed communication (ms)")
-        step = _step(sum(highest))
+        first, second, *_ = MaxNLocator(TICKS).tick_values(0, sum(highest))
         for axes in (work, communication):
-            axes.xaxis.set_major_locator(MultipleLocator(step))
+            axes.xaxis.set_major_locator(MultipleLocator(float(second - first)))
         parts_legend(communication, shares.communication, theme, right=True)
     if many:
         _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), shares, theme)
@@ -150,12 +150,6 @@ def _widths(shares: PhaseShares) -> tuple[float, float, tuple[float, float]]:
     share = min(max(work / (work + other), LEAST_PANEL), 1 - LEAST_PANEL)
     scale = max(work / share, other / (1 - share))  # ms over the width of both panels
     return PANELS * share, PANELS * (1 - share), (scale * share, scale * (1 - share))
-
-
-def _step(length: float) -> float:
-    """The distance of the ticks of both panels, in ms."""
-    ticks = MaxNLocator(TICKS).tick_values(0, length)
-    return float(ticks[1] - ticks[0])
 
 
 def _bars(
