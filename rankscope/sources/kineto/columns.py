@@ -43,8 +43,13 @@ CATEGORIES = {
 LAUNCHES = ("_runtime", "_driver")
 """Endings of the categories of API calls, of any API."""
 
-UNUSED = re.compile(r"(gpu_user_annotation|python_function|ac2g|cuda_|overhead|gpu_pm|fwd)", re.I)
-"""Beginnings of categories whose events tell nothing that others do not."""
+UNUSED_CATEGORIES = re.compile(
+    "gpu_user_annotation|python_function|ac2g|cuda_(sync|event|profiler)|overhead|gpu_pm|fwd"
+)
+"""Beginnings of categories, in lower case, whose events tell nothing that others do not."""
+
+UNUSED, STRANGE = "unused", "strange"
+"""In place of the nature of events whose category is one of these, or is not known."""
 
 WINDOW_END = "Record Window End"
 """Name of the instant event at which the profiler stopped."""
@@ -155,7 +160,8 @@ def frames(batch: Iterable[Event], unread: Unread) -> dict[str, pl.DataFrame]:
             sorted_out[SPAN].append(event)
         elif event.name == "process_name":
             sorted_out[NAMED].append(event)
-    unread.strange.update(event.cat for event in sorted_out.pop("", ()) if _of_device(event))
+    sorted_out.pop(UNUSED, None)
+    unread.strange.update(each.cat for each in sorted_out.pop(STRANGE, ()) if _of_device(each))
     every = [event for events in sorted_out.values() for event in events]
     moments = times([event.ts for event in every] + [event.dur for event in every])
     found = {}
@@ -168,16 +174,18 @@ def frames(batch: Iterable[Event], unread: Unread) -> dict[str, pl.DataFrame]:
 
 @cache
 def _nature(category: str) -> str:
-    """The nature of a category; empty if its events are not used."""
+    """The nature of a category, or `UNUSED` or `STRANGE`."""
     lower = category.lower()
-    return LAUNCH if lower.endswith(LAUNCHES) else CATEGORIES.get(lower, "")
+    if UNUSED_CATEGORIES.match(lower):
+        return UNUSED
+    return LAUNCH if lower.endswith(LAUNCHES) else CATEGORIES.get(lower, STRANGE)
 
 
 def _of_device(event: Event) -> bool:
     """Whether an event is of a device, or of a call to one, of a kind that nothing else records."""
     args = event.args or NOTHING
     places = (args.correlation, args.device, args.stream)
-    return places.count(None) < len(places) and not UNUSED.match(event.cat)
+    return places.count(None) < len(places)
 
 
 def _frame(nature: str, events: list[Event], start: pl.Series, length: pl.Series) -> pl.DataFrame:
