@@ -45,11 +45,14 @@ class ActivityTotals:
         self._low, self._high = union(work.calls["start"].to_numpy(), work.calls["end"].to_numpy())
         names = work.by_name
         leads = leading(names[["kind", "name"]], names["total_ns"].to_numpy(), MOST_NAMES)
-        leaders = names.filter(pl.Series(leads) & (names["name"] != ""))
+        leaders = names.filter(pl.Series(leads) & (names["name"] != "")).sort("kind", "name")
         # A row counts a window, a phase and a lead: the other names of a kind, then leading ones.
         kinds = pl.Series("kind", WORK.categories, WORK)
-        self._leading = leaders[["kind", "name"]].with_row_index("lead", len(kinds))
-        self._kinds = pl.concat([kinds, leaders["kind"].cast(WORK)])
+        kind, name = (leaders[each].to_physical().to_numpy() for each in ("kind", "name"))
+        # by the codes of kinds and names; the last column is of names that do not lead
+        self._leads = np.tile(np.arange(len(kinds))[:, None], name.max(initial=0) + 2)
+        self._leads[kind, name] = np.arange(len(leaders)) + len(kinds)
+        self._kinds = pl.concat([kinds, leaders["kind"]])
         self._names = pl.concat([constant("name", "", len(kinds)), leaders["name"].cast(pl.String)])
         self._sampled = (self._kinds == "kernel").to_numpy() & (self._names != "").to_numpy()
         self._parts: list[tuple[Times, Times]] = []  # rows in order, and _SUMS of each
@@ -80,11 +83,8 @@ class ActivityTotals:
 
     def _row(self, work: pl.DataFrame) -> Times:
         """The row that counts each operation."""
-        lead = work["kind"].cast(WORK).to_physical().to_numpy()
-        if not self._leading.is_empty():
-            keys = work[["kind", "name"]]
-            found = keys.join(self._leading, ["kind", "name"], "left", maintain_order="left")
-            lead = filled(found["lead"], pl.Series(lead))
+        kind, name = (work[each].to_physical().to_numpy() for each in ("kind", "name"))
+        lead = self._leads[kind, np.minimum(name, self._leads.shape[1] - 1)]
         phase = filled(work["phase"].to_physical(), PARTS.index("other"))
         cell = work["window"].to_numpy() * len(PARTS) + phase
         return np.asarray(cell * len(self._kinds) + lead)
@@ -113,11 +113,13 @@ class ActivityTotals:
         if not self._parts:
             return empty(_KEYED)
         parts, sums = zip(*self._parts, strict=True)
-        row, group = np.unique(np.concatenate(parts), return_inverse=True)
+        every = np.concatenate(parts)
+        group, some = places(every - every.min())
+        row = every[some]
         totals = added_up(np.concatenate(sums, axis=1), group, len(row))
         cell, lead = np.divmod(row, len(self._kinds))
         window, phase = np.divmod(cell, len(PARTS))
-        launches = self._sample.lists(np.where(self._sampled[lead[group]], group, -1), totals[0])
+        launches = self._sample.lists(group, np.where(self._sampled[lead], totals[0], 0))
         keys = {
             "window": pl.Series(window),
             "phase": taken(pl.Series(PARTS), phase),
@@ -154,7 +156,7 @@ def activities(
     """
     kinds = [sums.frame, _ranges(host, marks), idle]
     of_work = ("size", "clear_ns", "clear_size", "launches")  # idling has none of them
-    frame = pl.concat([conform(each, _KEYED, optional=of_work) for each in kinds]).sort(_KEY)
+    frame = pl.concat([conform(each, _KEYED, optional=of_work) for each in kinds])
     return with_series(frame, taken(iterations["iteration"], frame["window"].to_numpy()))
 
 
@@ -191,4 +193,4 @@ def _lumped(keys: pl.DataFrame, sums: Times) -> pl.DataFrame:
     names, totals, place = summed(keys[["kind", "name"]], sums)
     keys = without_names(keys, ~leading(names, totals[1], MOST_NAMES)[place])
     keys, sums, _ = summed(keys, sums)
-    return with_series(keys, *map(pl.Series, _SUMS, sums))
+    return with_series(keys, *map(pl.Series, _SUMS, sums)).sort(_KEY)

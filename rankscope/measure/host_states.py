@@ -242,7 +242,7 @@ class _Sweep:
         rows = self._by_function(rows, at, segment, (state == _ON) & (name < 0), until)
         owner = taken(host[["window", "label"]], rows["segment"].to_numpy())
         rows = with_series(rows, owner["window"], owner["label"])
-        return _added_up(conform(rows, _PARTS, drop_others=True))
+        return conform(rows, _PARTS, drop_others=True)
 
     def _switched(self, begin: int, until: int) -> Times:
         if self.switches is None:

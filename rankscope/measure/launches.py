@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from rankscope.model.intervals import Flags, Times, in_order
 
@@ -11,10 +12,10 @@ MOST = 6
 STEP = 3
 """Every launch is kept while there are few; then every third, every ninth and so on."""
 
-LONGEST = np.iinfo(np.int32).max
-"""A longer launch has an unknown length."""
+UNKNOWN = np.iinfo(np.int32).min
+"""A length that is unknown, or longer than others can be."""
 
-UNKNOWN = LONGEST + 1
+Numbers = NDArray[np.int32]
 
 
 class LaunchSample:
@@ -25,10 +26,10 @@ class LaunchSample:
 
     def __init__(self) -> None:
         """Start empty."""
-        nothing: Times = np.empty(0, dtype=np.int64)
-        self._kept: list[tuple[Times, Times, Times]] = [(nothing, nothing, nothing)]
+        nothing = np.empty(0, dtype=np.int32)
+        self._kept = [(nothing, nothing, nothing)]  # row, number in it, and length
 
-    def add(self, place: Times, before: Times, offset: int, length: Times) -> None:
+    def add(self, place: Times, before: Times, offset: int, length: Numbers) -> None:
         """Add a chunk of operations, in order of their starts.
 
         Args:
@@ -43,33 +44,33 @@ class LaunchSample:
         row = place[order]
         nth = np.arange(len(place)) - first + before[row]
         kept = nth % stride(before + count)[row] == 0  # whatever comes later: strides only grow
-        self._kept.append((row[kept] + offset, nth[kept], length[order[kept]]))
+        own = (row + offset)[kept].astype(np.int32), nth[kept].astype(np.int32)
+        self._kept.append((*own, length[order[kept]]))
 
     def lists(self, group: Times, counts: Times) -> pl.Series:
         """A list for each group of rows; null where there is none.
 
         Args:
-            group: the group of each row of all chunks, -1 for a row whose launches are not kept.
-            counts: of each group, how many launches it has.
+            group: the group of each row of all chunks.
+            counts: of each group, how many launches it has; 0 where they are not kept.
 
         Returns:
             Lengths in order of the starts, as `signed` gives; null for unknown ones.
         """
         row, nth, length = (np.concatenate(each) for each in zip(*self._kept, strict=True))
-        own = np.flatnonzero(group[row] >= 0)
-        own = own[nth[own] % stride(counts)[group[row[own]]] == 0]
-        own = own[in_order(group[row[own]])]  # chunks come in order of the starts
-        known = pl.col("launches").abs() <= LONGEST
-        lists = (
-            pl.DataFrame({"group": group[row[own]], "launches": length[own]})
-            .group_by("group", maintain_order=True)
-            .agg(pl.when(known).then("launches").cast(pl.Int32))
-        )
-        groups = pl.DataFrame({"group": np.arange(len(counts))})
-        return groups.join(lists, on="group", how="left", maintain_order="left")["launches"]
+        place, steps = group[row], stride(counts)
+        column, rest = np.divmod(nth, steps[place])
+        own = rest == 0
+        lengths = np.full((len(counts), MOST), UNKNOWN, dtype=np.int32)
+        lengths[place[own], column[own]] = length[own]
+        every = pl.Series(lengths.ravel())
+        every = every.set(every == UNKNOWN, None).reshape(lengths.shape).arr.to_list()
+        lists = pl.DataFrame({"launches": every, "kept": -(-counts // steps)})
+        known = pl.when(pl.col("kept") > 0).then(pl.col("launches").list.head("kept"))
+        return lists.select(known).to_series()
 
 
-def signed(length: Times, clear: Flags, within: Flags) -> Times:
+def signed(length: Times, clear: Flags, within: Flags) -> Numbers:
     """Lengths with a sign that says what else ran.
 
     Args:
@@ -81,8 +82,8 @@ def signed(length: Times, clear: Flags, within: Flags) -> Times:
         The length where clear, the negative length within collectives, UNKNOWN where a collective
         ran a part of the time: no other launch is comparable.
     """
-    lengths: Times = np.where(clear, length, np.where(within, -length, UNKNOWN))
-    return lengths
+    known = (clear | within) & (length <= np.iinfo(np.int32).max)
+    return np.where(known, np.where(clear, length, -length), UNKNOWN).astype(np.int32)
 
 
 def stride(count: Times) -> Times:
