@@ -123,6 +123,7 @@ def wrong_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, Devi
         work: DEVICE_WORK.
         sync_calls: SYNC_CALLS.
     """
+    work = work.select("process", "kind", "launch", "start", "end", *STREAM)
     clocks = fast_clocks(work, sync_calls)
     work = _at_host_speed(work, clocks)
     late = late_by(work, sync_calls)
@@ -145,7 +146,10 @@ def fast_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, Devic
     clocks: dict[int, DeviceClock] = {}
     waited = sync_calls.filter("drains", pl.col("end") - pl.col("start") >= EARLY_NS)
     for (process,), calls in waited.partition_by("process", as_dict=True).items():
-        own = work.filter(process=process, kind="kernel").drop_nulls("launch").sort("launch")
+        own = work.select("process", "kind", "launch", "start").filter(
+            process=process, kind="kernel"
+        )
+        own = own.drop_nulls("launch").sort("launch")
         launch, start = own["launch"].to_numpy(), own["start"].to_numpy()
         after = np.unique(np.searchsorted(launch, np.sort(calls["end"].to_numpy())))
         after = after[after < len(launch)]

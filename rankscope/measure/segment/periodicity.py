@@ -66,14 +66,15 @@ def find_period(
     order = np.argsort(sizes, kind="stable")
     rare = order[sizes[order] >= LEAST_REPEATS][:MOST_KINDS]
     pairing = partial(_pairs, dense=dense, at_once=at_once)
-    few = rare[sizes[rare] ** 2 <= dense * count]
-    total = np.zeros(longest)
-    _add_shares(codes, few, total, pairing)
-    length = None
-    if 0 < len(few) < len(rare):
-        length = _limited(codes, rare, (total + len(rare) - len(few)) / len(rare), tries)
+    total, length = np.zeros(longest), None
+    few = np.count_nonzero(sizes[rare] ** 2 <= dense * count)
+    added, until = 0, max(few, int(2 * SLACK * len(rare)) + 1)  # fewer kinds decide nothing
+    while length is None and added < len(rare):
+        _add_shares(codes, rare[added:until], total, pairing)
+        added, until = until, 2 * until
+        if others := len(rare[added:]):
+            length = _limited(codes, rare, (total + others) / len(rare), tries)
     if length is None:
-        _add_shares(codes, rare[len(few) :], total, pairing)
         match = total / max(len(rare), 1)
         length = int(np.flatnonzero(match >= float(match.max()) - SLACK)[0]) + 1
     if length == 1 and len(rare) > 1:  # one kind many times, then another

@@ -97,8 +97,7 @@ def device_work(
         done = _operations(whole, table, names)
         parts.append(with_series(_launched(done, launches), done["correlationId"]))
         recorded += whole.height
-    every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk(), launches.sync_calls)
-    parts.clear()
+    every, moved = on_host_time(_in_one(parts), launches.sync_calls)
     launches.record(every)
     work, unread = with_nccl(file, every[DEVICE_WORK.names()], nvtx_events)
     return InMemoryWork(
@@ -352,14 +351,14 @@ def _in_windows(
             yield due[0] if len(due) == 1 else _in_one(due)
 
 
-def _in_one(narrow: list[pl.DataFrame]) -> pl.DataFrame:
-    """The rows of all in the order of their starts. Empties `narrow`.
+def _in_one(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all in the order of their starts. Empties `frames`.
 
     Column by column, so that no more than one of them is there twice.
     """
-    order = in_order(np.concatenate([each["start"].to_numpy() for each in narrow]))
-    columns = deque(zip(*narrow, strict=True))
-    narrow.clear()
+    order = in_order(np.concatenate([each["start"].to_numpy() for each in frames]))
+    columns = deque(zip(*frames, strict=True))
+    frames.clear()
 
     def following() -> pl.DataFrame:
         parts = [each.to_frame() for each in columns.popleft()]
