@@ -14,7 +14,6 @@ from rankscope.model.arrays import (
     filled,
     is_null,
     known_if,
-    last_ends,
     places,
     rows_of,
     summed,
@@ -168,7 +167,7 @@ class _Look:
         place, some = places(codes(work[OWNER]))
         owner, owners = pl.Series("owner", place), taken(work[OWNER], some)
         groups = with_series(work[["window", "phase", "end"]], owner, pl.Series("talks", talks))
-        alike = last_ends(groups, ["owner", "talks", "window", "phase"])
+        alike = groups.group_by(pl.exclude("end")).agg(pl.col("end").max())
         self._alike.append(_with_owners(alike, owners))
         self._calls.append(rows_of(work, talks).select(CALLS))
         start, end = (work[name].to_numpy() for name in ("start", "end"))

@@ -115,14 +115,6 @@ def summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]
     return taken(keys, first_rows), added_up(sums, place, len(first_rows)), place
 
 
-def last_ends(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Equal keys become one row, with the last `end`."""
-    place, first_rows = places(codes(rows[keys]))
-    last = np.full(len(first_rows), np.iinfo(np.int64).min)
-    np.maximum.at(last, place, rows["end"].to_numpy())
-    return with_series(taken(rows[keys], first_rows), pl.Series("end", last))
-
-
 def added_up(sums: Times, place: Times, rows: int) -> Times:
     """The columns that have the same place added up."""
     totals = np.zeros((len(sums), rows), dtype=np.int64)

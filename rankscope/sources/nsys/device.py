@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import last_ends, taken, with_series
+from rankscope.model.arrays import taken, with_series
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.intervals import in_order
@@ -398,7 +398,7 @@ def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
     rows = with_series(whole[["end", *OWNERS]], *_ids(whole))
-    alike = last_ends(rows, [name for name in rows.columns if name != "end"])
+    alike = rows.group_by(pl.exclude("end")).agg(pl.col("end").max())
     return alike.select(
         "id",
         "full",
