@@ -25,7 +25,7 @@ SLACK = 0.03
 """The shortest period wins whose match is within this of the best one."""
 
 TRIES = 8
-"""Distances whose match is computed one by one before that of all."""
+"""Distances whose match is computed one by one before more kinds are compared."""
 
 ROUNDING = 1e-9
 """Larger than errors of rounding in a match."""
@@ -56,7 +56,7 @@ def find_period(
         codes: the kind of each event in order, numbered from 0.
         dense: see `DENSE`; the way is another, the period the same.
         at_once: pairs of events that are compared at once.
-        tries: distances whose match is computed one by one before that of all.
+        tries: distances whose match is computed one by one before more kinds are compared.
     """
     count = len(codes)
     longest = count // LEAST_REPEATS
@@ -67,7 +67,7 @@ def find_period(
     rare = order[sizes[order] >= LEAST_REPEATS][:MOST_KINDS]
     pairing = partial(_pairs, dense=dense, at_once=at_once)
     total, length = np.zeros(longest), None
-    few = np.count_nonzero(sizes[rare] ** 2 <= dense * count)
+    few = int(np.count_nonzero(sizes[rare] ** 2 <= dense * count))
     added, until = 0, max(few, int(2 * SLACK * len(rare)) + 1)  # fewer kinds decide nothing
     while length is None and added < len(rare):
         _add_shares(codes, rare[added:until], total, pairing)
