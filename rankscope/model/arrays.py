@@ -65,10 +65,8 @@ def known_if(values: pl.Series, flags: Flags) -> pl.Series:
 def codes(columns: pl.DataFrame) -> Times:
     """A number above 0 for each row; equal rows have equal numbers."""
     code, most = np.ones(columns.height, dtype=np.int64), 1
-    if not all(dtype.is_integer() for dtype in columns.dtypes):
-        of_text = pl.col(pl.String).cast(pl.Categorical(pl.Categories.random()))
-        columns = columns.select(of_text.to_physical(), pl.exclude(pl.String).to_physical())
-    for part in columns:
+    for each in columns:
+        part = _physical(each)
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
         if low == high and not part.has_nulls():
             continue
@@ -83,6 +81,14 @@ def codes(columns: pl.DataFrame) -> Times:
         code *= span
         code += numbers - low
     return code
+
+
+def _physical(values: pl.Series) -> pl.Series:
+    """Numbers in place of what is no number."""
+    if values.dtype == pl.String():
+        values = values.cast(pl.Categorical(pl.Categories.random()))
+    is_name = isinstance(values.dtype, pl.Categorical | pl.Enum)
+    return values.cat.physical() if is_name else values
 
 
 def places(codes: Times) -> tuple[Times, Times]:

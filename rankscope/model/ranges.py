@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from rankscope.model.arrays import with_series
@@ -22,10 +23,9 @@ class Ranges:
     @classmethod
     def of(cls, ranges: pl.DataFrame) -> Ranges:
         """RANGES in memory."""
-        numbered = ranges.with_columns(signature=pl.int_range(pl.len(), dtype=pl.UInt32))
-        moments = numbered.select("start", "end", "payload", "signature")
-        held = InMemoryEvents(moments)
-        return cls(held, ranges.select(SIGNATURES.names()), held)
+        number = pl.Series("signature", np.arange(ranges.height, dtype=np.uint32))
+        held = InMemoryEvents(with_series(ranges[["start", "end", "payload"]], number))
+        return cls(held, ranges[SIGNATURES.names()], held)
 
     @property
     def whole(self) -> pl.DataFrame:

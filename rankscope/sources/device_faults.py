@@ -7,6 +7,7 @@ device's clock to the host's with an error.
 import numpy as np
 import polars as pl
 
+from rankscope.model.arrays import codes, is_null, rows_of
 from rankscope.model.device_work import DeviceClock
 from rankscope.model.intervals import Times
 from rankscope.model.schema import STREAM
@@ -198,16 +199,19 @@ def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
         return {}
     late: dict[int, int] = {}
     for (process,), calls in waited.partition_by("process", as_dict=True).items():
-        own = work.filter(pl.col("process") == process, pl.col("launch").is_not_null())
-        after = (own["start"] - own["launch"]).filter(own["kind"] == "kernel").to_numpy()
+        own = rows_of(work, (work["process"] == process).to_numpy() & ~is_null(work["launch"]))
+        launch, start, end = (own[name].to_numpy() for name in ("launch", "start", "end"))
+        after = (start - launch)[(own["kind"] == "kernel").to_numpy()]
         by = int(np.quantile(after, LEAST_EARLY, method="lower")) if len(after) else 0
         if by <= EARLY_NS:
             continue
         starts, ends = calls["start"].to_numpy(), calls["end"].to_numpy()
         first = np.full(len(calls), NEVER)  # end of the stream that is done first
-        for part in own.sort("launch", "start").partition_by(STREAM):
-            place = np.searchsorted(part["launch"].to_numpy(), starts, side="right")
-            done = np.append(0, part["end"].to_numpy())[place]
+        order, streams = np.lexsort((start, launch)), codes(own[[*STREAM]])
+        for stream in np.unique(streams):
+            mine = order[streams[order] == stream]
+            place = np.searchsorted(launch[mine], starts, side="right")
+            done = np.append(0, end[mine])[place]
             first = np.minimum(first, np.where(done > starts, done, NEVER))
         known = first < NEVER
         if known.any() and np.median((first - ends)[known]) > EARLY_NS:

@@ -13,7 +13,7 @@ from rankscope.model.arrays import holds, of_process, rows_of, taken, with_serie
 from rankscope.model.events import Events
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import PHASES
-from rankscope.model.schema import MARKS
+from rankscope.model.schema import MARKS, ordered
 
 RECURRING = ("forward", "backward")
 """Phases of which an iteration has one each, unless it accumulates gradients of several batches."""
@@ -42,7 +42,8 @@ class PhaseRanges:
             iterations: ITERATIONS.
             meetings: when the rank called collectives.
         """
-        marks = self.frame.filter(pl.col("label").is_in(RECURRING)).sort("start")
+        recurring = holds(self.frame["label"].is_in(RECURRING))
+        marks = ordered(rows_of(self.frame, recurring), "start")
         window = np.searchsorted(iterations["window_start"].to_numpy(), marks["start"], "right")
         forward = (marks["label"] == "forward").to_numpy()
         met = np.diff(np.searchsorted(np.sort(meetings), marks["start"])) > 0

@@ -8,7 +8,8 @@ def decoded(column: pl.Series) -> pl.Series:
     if column.is_empty():  # engines that infer types had nothing to infer from
         return pl.Series(column.name, [], dtype=pl.String)
     text = strings(column)
-    return text.set(text == "", None)
+    is_empty = text == ""
+    return text.set(is_empty, None) if is_empty.any() else text
 
 
 def strings(column: pl.Series) -> pl.Series:

@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import rows_of, with_series
+from rankscope.model.arrays import filled, is_null, rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
@@ -15,6 +16,7 @@ from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.nsys.common import PROCESS, RANGE_TYPES, Strings, require, without_nulls
 from rankscope.sources.nsys.signatures import Signatures, without_suffix
+from rankscope.util.numbers import NEVER
 
 EVENTS = "NVTX_EVENTS"
 
@@ -53,12 +55,6 @@ THREADS = pl.Schema({"globalTid": pl.Int64, "text": pl.String})
 
 CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.String})
 """Domains created in the capture."""
-
-IS_RANGE = (
-    pl.col("eventType").is_in(RANGE_TYPES)
-    & pl.col("end").is_not_null()
-    & (pl.col("end") >= pl.col("start"))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,8 @@ class _Look:
 
     def ranges(self, nth: int, piece: pl.DataFrame) -> pl.DataFrame:
         """The push/pop and start/end ranges of the n-th chunk, with their signatures' numbers."""
-        ranges = piece.filter(IS_RANGE)
+        ended = filled(piece["end"], -NEVER) >= piece["start"].to_numpy()
+        ranges = rows_of(piece, ended & np.isin(piece["eventType"].to_numpy(), RANGE_TYPES))
         full = sum(border <= nth for border in self._full)
         if full and self._words is not None:
             text = ranges.select(without_suffix(pl.col("text"))).to_series()
@@ -256,22 +253,15 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
         created: CREATED.
     """
     first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
+    found = names.join(first, on=SAME_DOMAIN, how="left", maintain_order="left")
     name, own = pl.col("name"), pl.col("domainId") != 0
-    with_domains = names.join(
-        first, on=SAME_DOMAIN, how="left", maintain_order="left"
-    ).with_columns(
-        domain=pl.coalesce(
-            "domain",
-            *(
-                pl.when(own & name.str.contains(pattern).all().over(SAME_DOMAIN)).then(
-                    pl.lit(domain)
-                )
-                for domain, pattern in OF_DOMAIN.items()
-            ),
-            pl.lit(""),
+    if (is_null(found["domain"]) & (found["domainId"] != 0).to_numpy()).any():
+        inferred = (
+            pl.when(own & name.str.contains(pattern).all().over(SAME_DOMAIN)).then(pl.lit(domain))
+            for domain, pattern in OF_DOMAIN.items()
         )
-    )
-    return with_domains.select(SIGNATURES.names())
+        found = found.with_columns(domain=pl.coalesce("domain", *inferred))
+    return with_series(found[SIGNATURES.names()], found["domain"].fill_null(""))
 
 
 def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:
@@ -285,11 +275,11 @@ def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFra
         columns, texts, raw = [c for c in columns if c != "jsonTextId"], ["text"], []
     for piece in file.pieces(EVENTS, columns, texts, kinds, raw):
         whole = without_nulls(piece, "start", "globalTid")
-        filled = [
+        kept = [
             each for each in whole if each.name not in PAYLOADS or each.null_count() < len(each)
         ]
-        numbered = pl.DataFrame(filled).with_columns(pl.col("domainId").fill_null(0))
-        yield numbered, piece.height - whole.height
+        domain = pl.Series("domainId", filled(whole["domainId"], 0))
+        yield with_series(pl.DataFrame(kept), domain), piece.height - whole.height
 
 
 def _tells(part: pl.DataFrame, payload: str) -> bool:

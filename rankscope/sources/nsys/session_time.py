@@ -27,7 +27,8 @@ def on_session_axis(file: Columns) -> Columns:
     """
     if not file.has(TABLE, "name", "value"):
         return file
-    said = file.read(TABLE, [], ["name", "value"]).filter(name=SHIFT)["value"].drop_nulls()
+    rows = file.read(TABLE, [], ["name", "value"])
+    said = rows["value"].filter(rows["name"] == SHIFT).drop_nulls()
     if said.is_empty():
         return file
     shift = said.cast(pl.Int64, strict=False)[0]
