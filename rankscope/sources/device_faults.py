@@ -29,8 +29,8 @@ FEWEST_CALLS = 5
 MOST_CALLS = 200
 """Of more calls, an even part."""
 
-MOST_FAST = 0.5
-"""No clock errs so much: such times are garbage."""
+MOST_FAST = 10
+"""Times that a clock runs as fast or as slow at most: what errs by more is no clock."""
 
 STEADY = 10
 """A clock runs fast or slow if that explains this many times what single kernels differ by."""
@@ -163,7 +163,7 @@ def fast_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, Devic
         rest = delay - fast * at
         differ = float(np.median(np.abs(rest - np.median(rest))))
         change = abs(fast) * (at[-1] - at[0])
-        if change > max(2 * EARLY_NS, STEADY * differ) and abs(fast) < MOST_FAST:
+        if change > max(2 * EARLY_NS, STEADY * differ) and 1 / MOST_FAST < 1 + fast < MOST_FAST:
             clocks[process] = DeviceClock(0, fast, int(launch[0]))
     return clocks
 
