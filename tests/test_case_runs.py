@@ -209,6 +209,8 @@ GRIDS = {
     "host{0}_local_rank_{1}.json": None,
     "node0{3}/gpu{1}.json": None,
     "node{0}/gpu{4}.json": None,  # counted over all nodes
+    "rack{0}/card{4}.json": None,
+    "pod-{0}/gpu{1}.json": None,
     "node-{0}/rank{1}.json": None,
     "run.32-TP-{1}-DP-{0}.trace.json": r"TP\-(?P<rank2>\d+).*DP\-(?P<rank1>\d+)",
     "dp{0}/t/tp{1}.json": r"dp(?P<rank1>\d+).*tp(?P<rank2>\d+)",

@@ -19,7 +19,7 @@ HANDLER_ENDING = re.compile(r"_[0-9]+\.[0-9]{13,}$")
 """Process id and time, with which torch.profiler.tensorboard_trace_handler ends a name."""
 
 SLOWEST_FIRST = (
-    ("node", "host", "machine", "server"),
+    ("node", "host", "machine", "server", "pod"),
     ("pp", "pipeline"),
     ("dp", "ddp", "fsdp", "data"),
     ("ep", "expert"),
@@ -47,8 +47,9 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
     """The reports, with what the numbers in their names say beside each other.
 
     It is the rank by the groups `rank1`, `rank2`, … of the user's pattern; or by the number in
-    which the names of one folder differ, or the folders of reports of one name; or by numbers of
-    nodes and devices. The other reports get a pattern for the numbers in which they differ.
+    which all names differ, or those of one folder, or the folders of reports of one name; or by
+    numbers of nodes and devices. The other reports get a pattern for the numbers in which they
+    differ.
 
     Args:
         own: the user's pattern of the rank.
@@ -66,7 +67,8 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
     ranks: dict[Path, int] = {}
     if len({HANDLER_ENDING.sub("", formats.title(path)) for path in alone}) > 1:
         alone = []
-    for alike in (*folders.values(), alone) if grid is None else (paths,):
+    every = grid is not None or differing_numbers(paths)
+    for alike in (paths,) if every else (*folders.values(), alone):
         ranks |= differing_numbers(alike)
     claims = {path: Claim(rank, None, NAMES_DIFFER) for path, rank in ranks.items()}
     claims |= {path: Claim(rank, None, NODES) for path, rank in nodes.items()}

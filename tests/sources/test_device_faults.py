@@ -8,7 +8,9 @@ from rankscope.sources.device_faults import fast_clocks
 STEP, COUNT = 10_000_000, 20
 
 
-@pytest.mark.parametrize(("speed", "is_clock"), [(1.1, True), (3.0, True), (0.5, True), (0.0, False), (20.0, False)])
+@pytest.mark.parametrize(
+    ("speed", "is_clock"), [(1.1, True), (3.0, True), (0.5, True), (0.0, False), (20.0, False)]
+)
 def test_a_clock_is_at_most_ten_times_as_fast_or_slow(speed: float, *, is_clock: bool) -> None:
     launch = pl.Series([STEP * (1 + nth) for nth in range(COUNT)])
     start = (launch * speed).cast(pl.Int64)

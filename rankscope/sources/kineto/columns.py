@@ -182,10 +182,10 @@ def _nature(category: str) -> str:
 
 
 def _of_device(event: Event) -> bool:
-    """Whether an event is of a device, or of a call to one, of a kind that nothing else records."""
+    """Whether an event without a known category is of a device or of a call to one, or may be."""
     args = event.args or NOTHING
     places = (args.correlation, args.device, args.stream)
-    return places.count(None) < len(places)
+    return not event.cat or places.count(None) < len(places)
 
 
 def _frame(nature: str, events: list[Event], start: pl.Series, length: pl.Series) -> pl.DataFrame:

@@ -184,9 +184,7 @@ def _strange(file: EventFile) -> tuple[str, ...]:
     kinds = and_more(
         [f"{name or 'none'} ({count:,})" for name, count in file.strange.most_common()], 3
     )
-    return (
-        f"events with a device or a launch of categories that are not known are left out: {kinds}",
-    )
+    return (f"events of a device whose categories are not known are left out: {kinds}",)
 
 
 def _check(path: Path, file: EventFile, events: Frames, limits: Limits) -> None:
