@@ -1,7 +1,4 @@
-"""Rules that find nothing conclusive in a run, each with what would settle it.
-
-Those before the judgement find that nothing can be said; those after it, that ranks which look
-alike may not be.
+"""What is unknown of a run, so that nothing conclusive is found, and what would settle it.
 
 A kernel that waits for other ranks, though nothing says that it communicates, is short on the rank
 that comes last, and as much longer on the others as that rank's own work is shorter there. Ranks
@@ -10,6 +7,7 @@ then look equally busy.
 
 import re
 import shlex
+from collections import Counter
 from statistics import median_low
 
 import numpy as np
@@ -42,120 +40,86 @@ def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdi
     )
 
 
-def single_rank(inputs: VerdictInputs) -> Verdict | None:
-    """There is no second rank."""
-    if inputs.run.ranks >= 2:
-        return None
-    return inconclusive(
-        "there is only one rank, so there is nothing to compare it with",
-        "profile at least two ranks of the job and ingest their reports together",
-    )
-
-
-def unseen(inputs: VerdictInputs) -> Verdict | None:
-    """Nothing is known to communicate, but a kernel may."""
+def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
+    """Why nothing can be said of a run; None where something can."""
     run = inputs.run
-    return _hidden_wait(inputs) if len(run.blind_ranks) == run.ranks else None
+    if run.ranks < 2:
+        return inconclusive(
+            "there is only one rank, so there is nothing to compare it with",
+            "profile at least two ranks of the job and ingest their reports together",
+        )
+    seeing = run.ranks - len(run.blind_ranks)
+    if not seeing and (found := hidden_wait(inputs)) is not None:
+        return found
+    if seeing < 2:
+        return inconclusive(
+            "no communication is visible, so waiting cannot be distinguished from working",
+            advice(Record.COMMUNICATION, run.recorder),
+        )
+    if run.metric is None:
+        alone = run.recorder is Recorder.INSPECTOR
+        return inconclusive(
+            "the work of the ranks is unknown, because "
+            + ("collectives alone are recorded" if alone else "their times include waits"),
+            LACKING if run.has_device else advice(Record.DEVICE, run.recorder),
+        )
+    if not inputs.total_ns > 0:
+        return inconclusive(
+            "the length of the iterations is unknown or 0",
+            "select other iterations with --iter-range, or ingest with another --iteration",
+        )
+    return None
 
 
-def no_communication(inputs: VerdictInputs) -> Verdict | None:
-    """Fewer than two ranks have collectives in their reports."""
-    if inputs.run.ranks - len(inputs.run.blind_ranks) >= 2:
-        return None
-    return inconclusive(
-        "no communication is visible, so waiting cannot be distinguished from working",
-        advice(Record.COMMUNICATION, inputs.run.recorder),
-    )
-
-
-def work_unknown(inputs: VerdictInputs) -> Verdict | None:
-    """No metric shows what a rank needed without its waits."""
-    if inputs.run.metric is not None:
-        return None
-    alone = inputs.run.recorder is Recorder.INSPECTOR
-    return inconclusive(
-        "the work of the ranks is unknown, because "
-        + ("collectives alone are recorded" if alone else "their times include waits"),
-        LACKING if inputs.run.has_device else advice(Record.DEVICE, inputs.run.recorder),
-    )
-
-
-def no_time(inputs: VerdictInputs) -> Verdict | None:
-    """The selected iterations have no length."""
-    if inputs.total_ns > 0:
-        return None
-    return inconclusive(
-        "the length of the iterations is unknown or 0",
-        "select other iterations with --iter-range, or ingest with another --iteration",
-    )
-
-
-def alike(judged: Judgement) -> Verdict | None:
-    """The ranks look alike, but a kernel may wait unseen."""
-    return _hidden_wait(judged.inputs)
-
-
-def only_loading_known(judged: Judgement) -> Verdict | None:
-    """Only the load phase could be judged."""
+def may_be_unlike(judged: Judgement) -> Verdict | None:
+    """The ranks look alike, but what is unknown of them may not be."""
     run = judged.inputs.run
-    if run.metric == "work":
-        return None
-    return inconclusive(
-        "loading is balanced, but the later phases are unknown, because their times include waits",
-        f"ask for --clock gpu; {LACKING}"
-        if run.has_device
-        else f"{advice(Record.DEVICE, run.recorder)}; or annotate the all-reduce",
-    )
-
-
-def ranks_missing(judged: Judgement) -> Verdict | None:
-    """Ranks of the job have no report."""
-    run = judged.inputs.run
-    if not run.missing_ranks:
-        return None
-    return inconclusive(
-        f"none of the {counted(run.ranks, 'rank')} with a report is slow beyond chance, but "
-        f"{counted(len(run.missing_ranks), 'rank')} of the job "
-        f"{agreeing(len(run.missing_ranks), 'has', 'have')} none",
-        "ingest the reports of the missing ranks",
-    )
-
-
-def ranks_blind(judged: Judgement) -> Verdict | None:
-    """Ranks have no collectives in their reports."""
-    run = judged.inputs.run
-    if not run.blind_ranks:
-        return None
-    return inconclusive(
-        "none of the other ranks is slow beyond chance, but there are no collectives in the "
-        "reports of "
-        f"{counted(len(run.blind_ranks), 'rank')}",
-        "record the same on every rank, and export those reports again",
-    )
+    if (found := hidden_wait(judged.inputs)) is not None:
+        return found
+    if run.metric != "work":
+        return inconclusive(
+            "loading is balanced, but the later phases are unknown, because their times include "
+            "waits",
+            f"ask for --clock gpu; {LACKING}"
+            if run.has_device
+            else f"{advice(Record.DEVICE, run.recorder)}; or annotate the all-reduce",
+        )
+    if missing := len(run.missing_ranks):
+        return inconclusive(
+            f"none of the {counted(run.ranks, 'rank')} with a report is slow beyond chance, but "
+            f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} none",
+            "ingest the reports of the missing ranks",
+        )
+    if run.blind_ranks:
+        return inconclusive(
+            "none of the other ranks is slow beyond chance, but there are no collectives in the "
+            f"reports of {counted(len(run.blind_ranks), 'rank')}",
+            "record the same on every rank, and export those reports again",
+        )
+    return None
 
 
 def unlike_outside(judged: Judgement) -> Verdict | None:
     """A rank works more before the first collective of a capture, or after the last one."""
     inputs, outside = judged.inputs, judged.inputs.outside_ns or {}
-    of_role: dict[str, list[int]] = {}
-    for rank, work in outside.items():
-        of_role.setdefault(inputs.role_of[rank], []).append(work)
+    roles = inputs.role_of
     more = {
-        rank: work - median_low(of_role[inputs.role_of[rank]]) for rank, work in outside.items()
+        rank: work - median_low(outside[each] for each in outside if roles[each] == roles[rank])
+        for rank, work in outside.items()
     }
     slowest = max(more, key=lambda rank: more[rank], default=None)
     if slowest is None or more[slowest] < LEAST_GAIN * inputs.total_ns:
         return None
     return inconclusive(
         f"between collectives no rank is slow beyond chance, but rank {slowest} works "
-        f"{more[slowest] / 1e6:.1f} ms ({percent(more[slowest] / inputs.total_ns)} of the time) "
+        f"{ms(more[slowest])} ({percent(more[slowest] / inputs.total_ns)} of the time) "
         "more than the median rank before the first or after the last one: it is slow, or its "
         "capture has more there",
         f"record several whole steps: {advice(Record.STEPS, inputs.run.recorder)}",
     )
 
 
-def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
+def hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     """Work that is shorter on a rank of a role, by as much as all else is longer there.
 
     Kernels of a name count for themselves if all ranks have as many of it; the rest of the kernels
@@ -165,47 +129,50 @@ def _hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     activities = inputs.named_work()
     if activities is None:
         return None
-    count, found = len(inputs.selected), list[tuple[float, float, float, tuple[str, str], int]]()
+    count = max(len(inputs.selected), 1)
+    found = list[tuple[float, float, float, str, int]]()
     work = activities.filter(pl.col("kind").is_in(["kernel", "copy", "idle"]))
     work = work.group_by("rank", "kind", "name").agg(pl.col("total_ns", "count").sum())
-    work = work.with_columns(pl.col("kind", "name").cast(pl.String))
-    for role in sorted({*inputs.role_of.values()}):
-        ranks = sorted(rank for rank, own in inputs.role_of.items() if own == role)
-        same = (pl.len() == len(ranks)) & (pl.col("count").n_unique() == 1)
-        own = work.filter(pl.col("rank").is_in(ranks)).with_columns(
-            label=pl.when(same.over("kind", "name"), pl.col("name") != "", kind="kernel")
-            .then(pl.concat_str(pl.lit(NAMED), "name"))
-            .otherwise(pl.concat_str(pl.lit(REST), "kind"))
-        )
-        wide = (
-            own.group_by("rank", "label")
-            .agg(pl.col("total_ns").sum())
-            .pivot("label", index="rank", values="total_ns", sort_columns=True)
-            .fill_null(0)
-            .sort("rank")
-        )
-        names = [name for name in wide.columns if name not in ("rank", IDLE)]
-        if len(ranks) < 2 or wide.height < len(ranks) or not names:
+    work = work.with_columns(
+        pl.col("kind", "name").cast(pl.String),
+        role=pl.col("rank").replace_strict(inputs.role_of, default=None, return_dtype=pl.String),
+    )
+    sizes = Counter(inputs.role_of.values())
+    same = (pl.len() == pl.col("role").replace_strict(sizes)) & (pl.col("count").n_unique() == 1)
+    alike = same.over("role", "kind", "name") & (pl.col("name") != "")
+    work = work.with_columns(
+        label=pl.when(alike, kind="kernel")
+        .then(pl.concat_str(pl.lit(NAMED), "name"))
+        .otherwise(pl.concat_str(pl.lit(REST), "kind"))
+    )
+    sums = work.group_by("role", "rank", "label").agg(pl.col("total_ns").sum() / count)
+    for (role,), own in sums.sort("role", "rank").group_by("role", maintain_order=True):
+        wide = own.pivot("label", index="rank", values="total_ns", sort_columns=True).fill_null(0)
+        idle = wide[IDLE].to_numpy() if IDLE in wide.columns else np.zeros(len(wide))
+        wide = wide.drop(IDLE, strict=False)
+        lengths = wide.drop("rank").to_numpy()
+        if len(wide) < max(sizes[str(role)], 2) or not lengths.size:
             continue
-        lengths = wide[names].to_numpy()
-        idle = wide[IDLE].to_numpy() if IDLE in wide.columns else np.zeros(len(ranks))
-        lengths = np.hstack((lengths, idle[:, None]))
+        scale = 2 if len(wide) == 2 else 1  # the median lies between the two
         usual = np.median(lengths, axis=0)
-        apart = (lengths - usual) / max(count, 1)
-        if len(ranks) == 2:  # the median lies between them
-            apart *= 2
-        for rank, row, own_lengths in zip(ranks, apart, lengths, strict=True):
-            kernel = int(row[:-1].argmin())
-            shorter, longer = -float(row[kernel]), float(np.delete(row[:-1], kernel).sum())
-            if own_lengths[kernel] <= HALF * usual[kernel]:
-                longer += max(float(row[-1]), 0.0)
-            if shorter > 0 and HALF * shorter <= longer <= shorter / HALF:
-                # what waits varies most for its length
-                likely = shorter * shorter / float(lengths[:, kernel].max())
-                found.append((likely, shorter, longer, _suspect(own, names[kernel], rank), rank))
-    _, shorter, longer, (name, settle), rank = max(found, default=(0.0, 0.0, 0.0, ("", ""), 0))
-    if not found or shorter * count < LEAST_GAIN * inputs.spent_ns:
+        apart = scale * (lengths - usual)
+        kernel, shorter = apart.argmin(axis=1), -apart.min(axis=1)
+        own_length = np.take_along_axis(lengths, kernel[:, None], axis=1)[:, 0]
+        idles = np.maximum(scale * (idle - np.median(idle)), 0.0)
+        longer = apart.sum(axis=1) + shorter
+        longer += np.where(own_length <= HALF * usual[kernel], idles, 0.0)
+        alike = (shorter > 0) & (HALF * shorter <= longer) & (HALF * longer <= shorter)
+        for place in np.flatnonzero(alike).tolist():
+            # what waits varies most for its length
+            label = wide.columns[1 + kernel[place]]
+            likely = shorter[place] ** 2 / lengths[:, kernel[place]].max()
+            found.append((likely, shorter[place], longer[place], label, wide["rank"][place]))
+    if not found:
         return None
+    _, shorter, longer, label, rank = max(found)
+    if shorter * count < LEAST_GAIN * inputs.spent_ns:
+        return None
+    name, settle = _suspect(work, label, rank)
     return inconclusive(
         f"{name} may wait for other ranks. On rank {rank} it takes {ms(round(shorter))} less "
         f"({percent(shorter * count / inputs.spent_ns)} of the time), and all else takes "

@@ -47,9 +47,8 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
         inputs: what is known of the run.
         prices: what healing saves; None: at most what the slowest ranks would be faster.
     """
-    for each in PRECONDITIONS:
-        if (unmet := each(inputs)) is not None:
-            return unmet
+    if (unmet := preconditions.nothing_to_judge(inputs)) is not None:
+        return unmet
     judged = decide(inputs, prices or Prices(inputs.excess))
     found = next(verdict for rule in RULES if (verdict := rule(judged)) is not None)
     if found.sentence and found.leading is None and found.gain_all_ns is None:
@@ -314,18 +313,6 @@ def balanced(judged: Judgement) -> Verdict:
     )
 
 
-Precondition = Callable[[VerdictInputs], Verdict | None]
-"""Why nothing can be said of a run; None where something can."""
-
-PRECONDITIONS: tuple[Precondition, ...] = (
-    preconditions.single_rank,
-    preconditions.unseen,
-    preconditions.no_communication,
-    preconditions.work_unknown,
-    preconditions.no_time,
-)
-"""The first that is not met ends the search for a verdict."""
-
 Rule = Callable[[Judgement], Verdict | None]
 """What is found in a run; None where the rule does not apply."""
 
@@ -339,10 +326,7 @@ RULES: tuple[Rule, ...] = (
     rotating,
     undecided,
     # the ranks look alike
-    preconditions.alike,
-    preconditions.only_loading_known,
-    preconditions.ranks_missing,
-    preconditions.ranks_blind,
+    preconditions.may_be_unlike,
     network,
     preconditions.unlike_outside,
     balanced,
