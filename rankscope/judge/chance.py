@@ -3,7 +3,7 @@
 See METHOD.md#verdict.
 """
 
-from math import comb, exp, lgamma, log, sqrt
+from math import comb, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -69,11 +69,10 @@ def lasting(cells: Floats) -> int:
         cells: rank by iteration.
     """
     apart = cells - cells.mean(axis=1, keepdims=True)
-    spread = float((apart * apart).sum())
-    if not spread > 0:
+    spread, pairs = float((apart * apart).sum()), apart[:, 1:].size
+    if not spread > 0 or not pairs:
         return 1
-    now, then = apart[:, :-1], apart[:, 1:]
-    r = float((now * then).sum()) / spread - 1 / sqrt(then.size)
+    r = float((apart[:, :-1] * apart[:, 1:]).sum()) / spread - 1 / sqrt(pairs)
     return max(1, round((1 + r) / (1 - r)))
 
 
@@ -101,24 +100,6 @@ def chance_of_largest(amounts: Floats, others: Floats) -> float:
     near = usual / (far + usual)
     terms = (comb(degrees + j - 1, j) * (1 - near) ** j for j in range(count))
     return min(1.0, near**degrees * sum(terms))
-
-
-def chance_of_few(events: int, owners: int, ranks: int, *, others: int = 0) -> float:
-    """How likely it is that events of ranks drawn at random are those of so few ranks; a bound.
-
-    Args:
-        events: how many these ranks have.
-        owners: the ranks that have them.
-        ranks: all of them.
-        others: events of other ranks.
-    """
-    ways = _log_comb(ranks, owners) + _log_comb(events + others, events)
-    return exp(min(0.0, ways + events * log(owners / ranks)))
-
-
-def _log_comb(count: int, some: int) -> float:
-    """The logarithm of `comb`, which is too large for a float where many are drawn of many."""
-    return lgamma(count + 1) - lgamma(some + 1) - lgamma(count - some + 1)
 
 
 def iterations_to_settle(chance: float, level: float, count: int) -> int:

@@ -79,27 +79,6 @@ class Excess:
         rows, columns = np.isin(self.ranks, ranks), np.isin(self.numbers, iterations)
         return np.asarray(rows[:, None] & columns)
 
-    def amounts(self, noise: float, where: Flags) -> Floats:
-        """What healing some cells takes out, in ns, rank by iteration.
-
-        Each rank's usual excess there, and what lies beyond twice the noise around it: a rank that
-        is healed keeps its noise.
-
-        Args:
-            noise: as in `Story`.
-            where: the cells.
-        """
-        found = np.zeros(self.total.shape)
-        for rank in np.flatnonzero(where.any(axis=1)):
-            here = where[rank] & ~np.isnan(self.total[rank])
-            share = self.total[rank, here] / self.unit[rank, here]
-            if len(share):
-                level = float(np.median(share))
-                rest = share - level
-                beyond = np.sign(rest) * np.maximum(np.abs(rest) - 2 * noise, 0.0)
-                found[rank, here] = np.maximum(level + beyond, 0.0) * self.unit[rank, here]
-        return found
-
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.
 
@@ -218,11 +197,10 @@ def noise_of(share: Floats, roles: Index) -> float:
     for role in np.unique(roles):
         some = share[roles == role]
         some = some[np.argsort(some.mean(axis=1), kind="stable")]
-        apart = some[1:] - some[:-1] if len(some) < FEW else some - np.roll(some, 1, axis=0)
+        apart = some - np.roll(some, 1, axis=0)
         count = apart.shape[1]
         if count >= FEW:
-            off = np.median(np.abs(apart - np.median(apart, axis=1, keepdims=True)), axis=1)
-            spread += (off * count / (count - 0.8)).tolist()
-        else:
-            spread += np.median(np.abs(apart), axis=1).tolist()
+            apart = apart - np.median(apart, axis=1, keepdims=True)
+            apart *= count / (count - 0.8)
+        spread += np.median(np.abs(apart), axis=1).tolist()
     return ROBUST / math.sqrt(2) * float(np.quantile(spread, 0.25)) if spread else 0.0

@@ -64,9 +64,6 @@ class Prices:
         each = (excess.spent[excess.roles == role] for role in range(len(excess.role_names)))
         medians = np.stack([lower_medians(spent, 0)[0] for spent in each])
         over = medians - lower_medians(medians, 0)
-        # iterations differ in length, where some accumulate or evaluate: the usual share counts
-        unit = np.nanmedian(excess.unit, axis=0)[None, :, None]
-        over = lower_medians(over / unit, 1) * unit
         return excess.saved(np.nansum(over, axis=2)[excess.roles], over[excess.roles])
 
     @cached_property

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
 from rankscope.judge.excess import Excess, excess_of
@@ -79,8 +80,7 @@ class VerdictInputs:
 
     def healed(self, claim: Slow) -> Floats:
         """What healing a claim takes out: rank by iteration by phase, ns."""
-        slow = claim.cells(self.excess, self.story.event)
-        amount = self.excess.amounts(self.story.noise, slow)
+        amount = np.where(claim.cells(self.excess), self.excess.total, 0.0)
         return self.excess.saved(amount, self.excess.by_phase)
 
     @cached_property
@@ -100,5 +100,5 @@ class VerdictInputs:
 
     def rows_of(self, claim: Slow) -> pl.DataFrame:
         """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
-        theirs = pl.col("rank").is_in(claim.ranks) & (pl.col("flagged") | (not claim.in_turn))
+        theirs = pl.col("rank").is_in(claim.ranks)
         return self.flags.filter(theirs & pl.col("iteration").is_in(claim.pattern.iterations))

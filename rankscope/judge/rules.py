@@ -390,7 +390,7 @@ def _context(inputs: VerdictInputs, claim: Slow) -> CauseContext:
 def _extent(inputs: VerdictInputs, claim: Slow) -> tuple[Floats, str | None, float | None]:
     """The excess of each rank in each iteration of a claim, ns; its main phase, and its share."""
     excess = inputs.excess
-    slow = claim.cells(excess, inputs.story.event) & ~np.isnan(excess.total)
+    slow = claim.cells(excess) & ~np.isnan(excess.total)
     total, sums = excess.total[slow], np.nansum(excess.by_phase[slow], axis=0)
     return total, *_largest_phase(inputs, sums, total.sum())
 

@@ -51,10 +51,8 @@ def _straggler(verdict: Verdict, judged: Judgement) -> str:
         cells = inputs.excess.cells(verdict.ranks, verdict.iterations)
         most = float(np.nanmax(inputs.excess.total[cells]))
         compared += f" (up to {ms(most)})" * (HALF * most > excess_ns)
-    found = judged.straggler
-    in_turn = " in turn" if found and found.claim.in_turn and not one else ""
     return (
-        f"{name} {'is' if one else 'are'} slow{in_turn} {_when(verdict, inputs, exactly=True)}: "
+        f"{name} {'is' if one else 'are'} slow {_when(verdict, inputs, exactly=True)}: "
         f"{'it needs' if one else 'they need'} {ms(excess_ns)} more {inputs.excess.metric} than "
         f"{compared}{_mostly(verdict)}. Fixing {'it' if one else 'them'} would save "
         f"{_gain(verdict, inputs)}{_rest(verdict, judged)}."

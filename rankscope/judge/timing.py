@@ -1,15 +1,12 @@
 """The shortest true description of when ranks are slow. See METHOD.md#verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import comb
 
 import numpy as np
 
-from rankscope.judge.excess import Flags, Index
-from rankscope.judge.levels import FEW, MOST, RARE
+from rankscope.judge.excess import Index
+from rankscope.judge.levels import FEW, MOST
 from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats
 
@@ -55,55 +52,54 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
         noise: how far amounts scatter.
         numbers: the iterations, ascending.
     """
-    usual = usual_of(amount)
+    # half of the whole amount lies in iterations with the usual one or more
+    ordered = np.sort(np.maximum(amount, 0.0))[::-1]
+    sums = ordered.cumsum()
+    usual = float(ordered[int(np.searchsorted(sums, sums[-1] / 2))])
     slow = amount > usual / 2
-    places = np.flatnonzero(slow)
-    period = period_of(numbers[places], int(numbers[0]), int(numbers[-1]))
-    remainder = None if period is None else _remainder(numbers[places], period)
-    if period is not None and (numbers % period != remainder).any():
-        fitting = numbers[(numbers % period == remainder) & (amount > min(noise, usual / 2))]
-        return Pattern(VerdictKind.PERIODIC, tuple(fitting.tolist()), period)
-    normal = amount < min(usual / 2, usual - noise)
-    spells = _spells(amount, usual, normal)
+    hits = numbers[slow]
+    period = period_of(hits, numbers)
+    if period is not None:
+        fitting = hits % period == _remainder(hits, period)
+        return Pattern(VerdictKind.PERIODIC, tuple(hits[fitting].tolist()), period)
+    spells = _spells(np.clip(amount, 0.0, usual) - usual / 2)
     held = np.zeros(len(amount), dtype=np.bool_)
     for first, after in spells:
         held[first:after] = True
-    positive = np.where(slow, amount, 0.0)
-    if spells and positive[held].sum() >= MOST * positive.sum():
-        hits = tuple(numbers[held].tolist())
-        if held.all() or (held.mean() >= MOST and normal[~held].mean() <= 1 - MOST):
+    if spells and amount[slow & held].sum() >= MOST * amount[slow].sum():
+        within = tuple(numbers[held].tolist())
+        clearly_not = amount[~held] < min(usual / 2, usual - noise)
+        if held.all() or (held.mean() >= MOST and clearly_not.mean() <= 1 - MOST):
             return Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         if len(spells) == 1 and spells[0][1] == len(amount):
-            return Pattern(VerdictKind.PERSISTENT, hits, since=hits[0])
+            return Pattern(VerdictKind.PERSISTENT, within, since=within[0])
         named = tuple((int(numbers[first]), int(numbers[after - 1])) for first, after in spells)
-        return Pattern(VerdictKind.PERSISTENT, hits, spells=named)
-    mostly = 2 * len(places) >= len(amount)
+        return Pattern(VerdictKind.PERSISTENT, within, spells=named)
+    mostly = 2 * len(hits) >= len(amount)
     kind = VerdictKind.PERSISTENT if mostly else VerdictKind.TRANSIENT
-    return Pattern(kind, tuple(numbers[places].tolist()))
+    return Pattern(kind, tuple(hits.tolist()))
 
 
-def period_of(hits: Index, first: int, last: int) -> int | None:
-    """k ≥ 2 where the slow iterations are every k-th one; None where they are not.
+def period_of(hits: Index, numbers: Index) -> int | None:
+    """k ≥ 2 where the slow iterations are every k-th one, and some are not slow; else None.
 
     It must predict: at most a fifth of the slow iterations lie elsewhere, and at most a fifth of
-    the expected ones from `first` to `last` are missing.
+    the expected ones are missing.
 
     Args:
         hits: the slow iterations, ascending.
-        first: iteration of the run.
-        last: iteration of the run.
+        numbers: all of them.
     """
     if len(hits) < FEW:
         return None
     period = int(np.sort(np.diff(hits))[(len(hits) - 1) // 2])
-    if period < 2 or period >= RARE * comb(last - first + 1, FEW):
+    if period < 2:
         return None
     remainder = _remainder(hits, period)
-    fitting = hits[hits % period == remainder]
-    expected = (last - first - (remainder - first) % period) // period + 1
-    if len(fitting) < FEW or len(fitting) < MOST * max(len(hits), expected):
-        return None
-    return period
+    expected = numbers % period == remainder
+    fitting = int((hits % period == remainder).sum())
+    fits = fitting >= max(FEW, MOST * max(len(hits), int(expected.sum())))
+    return period if fits and not expected.all() else None
 
 
 def _remainder(hits: Index, period: int) -> int:
@@ -111,45 +107,22 @@ def _remainder(hits: Index, period: int) -> int:
     return int(values[counts.argmax()])
 
 
-def usual_of(amount: Floats) -> float:
-    """The amount that half of the whole amount lies in or above: one event's, or the level."""
-    ordered = np.sort(np.maximum(amount, 0.0))[::-1]
-    sums = ordered.cumsum()
-    return float(ordered[int(np.searchsorted(sums, sums[-1] / 2))]) if len(amount) else 0.0
-
-
-def _spells(amount: Floats, usual: float, normal: Flags) -> list[tuple[int, int]]:
+def _spells(value: Floats) -> list[tuple[int, int]]:
     """Stretches of mostly slow iterations, as places: first, and the one after the last.
 
-    Each is the stretch with the largest sum of what lies above half of the usual amount.
+    Each is the stretch with the largest sum (Kadane).
 
     Args:
-        amount: as in `pattern_of`.
-        usual: the usual amount of slow iterations.
-        normal: iterations that are clearly not slow.
+        value: of each iteration, positive where it is slow.
     """
-    value = np.clip(amount, 0.0, usual) - usual / 2
-    count, found = len(amount), list[tuple[int, int]]()
-    least = min(FEW, count)
-    free = [(0, count)]
+    found, free = list[tuple[int, int]](), [(0, len(value))]
     while free:
         low, high = free.pop()
-        first, after = (place + low for place in _heaviest(value[low:high]))
-        if after - first < least:
-            continue
-        if normal[first:after].mean() > 1 - MOST:
-            continue
-        found.append((first, after))
-        free += [(low, first), (after, high)]
+        sums = np.append(0.0, value[low:high].cumsum())
+        after = low + int((sums - np.minimum.accumulate(sums)).argmax())
+        first = low + int(sums[: after - low + 1].argmin())
+        long = after - first >= min(FEW, len(value))
+        if long and (value[first:after] > 0).mean() >= MOST:
+            found.append((first, after))
+            free += [(low, first), (after, high)]
     return sorted(found)
-
-
-def _heaviest(value: Floats) -> tuple[int, int]:
-    """The stretch with the largest sum (Kadane): first, and the one after the last."""
-    if not len(value):
-        return 0, 0
-    sums = np.concatenate(([0.0], np.cumsum(value)))
-    lowest = np.minimum.accumulate(sums)
-    after = int((sums - lowest).argmax())
-    first = int(sums[: after + 1].argmin())
-    return first, after

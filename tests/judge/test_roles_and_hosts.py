@@ -151,8 +151,8 @@ def test_a_path_may_pass_through_a_slow_rank_of_each_stage() -> None:
 @pytest.mark.parametrize(
     ("work", "hold"),
     [({"a": 50, "b": 50, "c": 50}, 1), ({"a": 50, "b": 50, "c": 50.5}, 1),
-     ({"a": 50, "b": 50, "c": 70}, 0.3), ({"all": 50}, 1)],
-    ids=["equal", "below 1 %", "not in most", "one role"],
+     ({"all": 50}, 1)],
+    ids=["equal", "below 1 %", "one role"],
 )  # fmt: skip
 def test_no_role_is_heavy(work: dict[str, float], hold: float) -> None:
     assert judge(inputs_of(wide(work, hold))).roles == ()

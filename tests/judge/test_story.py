@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.judge.chance import (
-    chance_of_few,
     chance_of_largest,
     chance_of_sets,
     iterations_to_settle,
@@ -161,47 +160,6 @@ def test_ranks_that_take_turns_for_some_iterations_each() -> None:
     for rank in (6, 2, 5):
         late[rank] = noise(1, 19, seed=rank)
     assert ranks_of(story(late)) == [(0,)]
-
-
-@pytest.mark.parametrize(("owners", "named"), [(range(8, 12), True), (range(16), False)])
-def test_events_of_few_ranks_in_turn(owners: range, *, named: bool) -> None:
-    """Another job on one host stops each of its ranks now and then; anywhere, it is nobody's."""
-    draw = np.random.default_rng(5)
-    late = noise(16, 24)
-    for iteration in range(24):
-        late[owners[iteration * 7 % len(owners)], iteration] += draw.uniform(10, 25)
-    found = story(late).slow
-    assert bool(found) == named
-    for each in found:
-        assert (each.ranks, each.in_turn) == ((8, 9, 10, 11), True)
-        assert each.pattern.iterations == tuple(range(1, 25))
-        cells = each.cells(excess(late), story(late).event)
-        assert cells.sum(axis=0).tolist() == [1] * 24, "each is slow in its own iterations"
-
-
-def test_the_chance_of_few_owners() -> None:
-    assert chance_of_few(6, 2, 8) == pytest.approx(28 * 0.25**6)
-    assert chance_of_few(3, 1, 4, others=1) == pytest.approx(4 * 4 * 0.25**3)
-    assert chance_of_few(2_000, 682, 2_048, others=3_000) == 1.0
-    assert chance_of_few(4_000, 682, 2_048, others=9) < 1e-300
-
-
-def test_many_descriptions_of_a_few_ranks_become_one() -> None:
-    """Some of them are often slow together for a while by chance."""
-    draw = np.random.default_rng(1)
-    late = noise(16, 19)
-    late[4:8] += np.where(draw.random((4, 19)) < 0.5, draw.uniform(10, 25, (4, 19)), 0.0)
-    assert ranks_of(story(late)) == [(4, 5, 6, 7)]
-
-
-def test_events_of_two_ranks_at_different_times() -> None:
-    """Six events are no habit of eight ranks if only two of them have any; three may be."""
-    late = noise(8, 20)
-    late[3, [1, 7, 11, 18]] += 20.0
-    late[5, [4, 13]] += 20.0
-    assert ranks_of(story(late)) == [(3, 5)]
-    late[3, [1, 7, 11]] = 0.0
-    assert ranks_of(story(late)) == []
 
 
 def test_a_slow_set_has_members_below_what_is_natural() -> None:

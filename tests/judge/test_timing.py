@@ -58,12 +58,6 @@ def test_always_in_every_tenth_step() -> None:
     assert (found.kind, found.period) == ("persistent", None)
 
 
-def test_most_of_the_time() -> None:
-    slow = {i: 20 for i in NUMBERS if i % 10 not in (3, 4, 8)}
-    found = pattern_of(slow)
-    assert (found.kind, found.iterations) == ("persistent", tuple(slow))
-
-
 @pytest.mark.parametrize("every", [2, 3, 5, 7, 13])
 @pytest.mark.parametrize("offset", [0, 1])
 def test_every_kth(every: int, offset: int) -> None:
@@ -75,11 +69,6 @@ def test_every_kth(every: int, offset: int) -> None:
 def test_every_kth_but_one() -> None:
     slow = {i: 20 for i in NUMBERS if i % 5 == 2 and i != 17}
     assert (pattern_of(slow).kind, pattern_of(slow).period) == ("periodic", 5)
-
-
-def test_three_of_five_iterations_are_no_period() -> None:
-    assert period_of(np.array([1, 3, 5]), 1, 5) is None
-    assert period_of(np.array([1, 3, 5, 7]), 1, 8) == 2
 
 
 def test_a_period_starts_anywhere_and_in_any_window() -> None:
@@ -163,5 +152,5 @@ def test_an_interval_holds_the_mean() -> None:
 def test_numbers_of_any_size_take_no_memory() -> None:
     """Steps may be numbered by the time of day, and one of them by a mistake."""
     apart = 2 * 10**17
-    assert period_of(np.arange(5) * apart + 3, 0, 5 * apart) == apart
-    assert period_of(np.arange(3, 40, 2), 0, 10**18) is None
+    hits = np.arange(5) * apart + 3
+    assert period_of(hits, np.sort(np.append(hits, hits + 1))) == apart
