@@ -1,5 +1,7 @@
 """The shortest true description of when ranks are slow. See METHOD.md#verdict."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
