@@ -7,11 +7,8 @@ twice.
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -22,7 +19,7 @@ import polars as pl
 from rankscope.model.schema import OPERATION, OPERATORS, conform
 from rankscope.sources.conventions import drains, short_name, stated_operations, synchronises
 from rankscope.sources.device_faults import captures, launches_kernel
-from rankscope.sources.kineto.json_stream import Args, Event, Number
+from rankscope.sources.kineto.json_stream import Args, Event, EventFile, Number
 
 RANGE, LAUNCH, WORK, SPAN, NAMED = "range", "launch", "work", "span", "named"
 
@@ -126,42 +123,21 @@ RANK_NAME = re.compile(r"\brank[\s_:#-]*([0-9]{1,7})\b", re.IGNORECASE)
 NOTHING = Args()
 
 
-@dataclass
-class Unread:
-    """What the events of a file leave behind."""
-
-    begun: dict[tuple[Number, Number], list[Event]] = field(default_factory=dict)  # by thread
-    strange: Counter[str] = field(default_factory=Counter)  # category → its events of a device
-
-    def ended(self, event: Event) -> Event | None:
-        """The whole event that an event of its end (`E`) completes; None of a begin (`B`)."""
-        stack = self.begun.setdefault((event.pid, event.tid), [])
-        if event.ph == "B":
-            stack.append(event)
-        elif event.ph == "E" and stack:
-            whole = stack.pop()
-            begin, end = (str(each.ts, "ascii").strip('" ') for each in (whole, event))
-            with suppress(InvalidOperation):
-                whole.dur = msgspec.Raw(str(Decimal(end) - Decimal(begin)).encode())
-            return whole
-        return None
-
-
-def frames(batch: Iterable[Event], unread: Unread) -> dict[str, pl.DataFrame]:
+def frames(batch: Iterable[Event], file: EventFile) -> dict[str, pl.DataFrame]:
     """The events that matter, for `finished`: by nature; times and owners may be null."""
     sorted_out: dict[str, list[Event]] = defaultdict(list)
     for event in batch:
         if event.ph == "X":
             sorted_out[_nature(event.cat)].append(event)
         elif event.ph in ("B", "E"):
-            if whole := unread.ended(event):
+            if whole := file.ended(event):
                 sorted_out[_nature(whole.cat)].append(whole)
         elif event.name == WINDOW_END:
             sorted_out[SPAN].append(event)
         elif event.name == "process_name":
             sorted_out[NAMED].append(event)
     sorted_out.pop(UNUSED, None)
-    unread.strange.update(each.cat for each in sorted_out.pop(STRANGE, ()) if _of_device(each))
+    file.strange.update(each.cat for each in sorted_out.pop(STRANGE, ()) if _of_device(each))
     every = [event for events in sorted_out.values() for event in events]
     moments = times([event.ts for event in every] + [event.dur for event in every])
     found = {}

@@ -11,6 +11,8 @@ import zlib
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
@@ -146,6 +148,7 @@ class EventFile:
         self.events = 0
         self.broken = 0
         self.strange: Counter[str] = Counter()  # category → its events, which nobody knows
+        self._begun: dict[tuple[Number, Number], list[Event]] = {}  # by thread, without an end
         self.is_cut = False
         self._unpacked = self._bytes = 0
 
@@ -165,6 +168,19 @@ class EventFile:
             data = self._read(file, HEAD_BYTES)
         _, start = self._skip_head(data)
         return self._batch(data[start:])[0] or []
+
+    def ended(self, event: Event) -> Event | None:
+        """The whole event that an event of its end (`E`) completes; None of a begin (`B`)."""
+        stack = self._begun.setdefault((event.pid, event.tid), [])
+        if event.ph == "B":
+            stack.append(event)
+        elif stack:
+            whole = stack.pop()
+            begin, end = (str(each.ts, "ascii", "replace").strip('" ') for each in (whole, event))
+            with suppress(InvalidOperation):
+                whole.dur = msgspec.Raw(str(Decimal(end) - Decimal(begin)).encode())
+            return whole
+        return None
 
     def texts(self) -> Iterator[bytes]:
         """The unpacked bytes in chunks, each with the end of the one before it."""
@@ -200,6 +216,7 @@ class EventFile:
             last = self._last(pending, listed)
             self.events += len(last)
             yield last
+            self.broken += sum(map(len, self._begun.values()))
 
     def _check_bounds(self) -> None:
         """Raise `UnreadableReport` for a small file that unpacks to far more than a trace does."""

@@ -40,7 +40,6 @@ from rankscope.sources.kineto.columns import (
     SCHEMAS,
     SPAN,
     WORK,
-    Unread,
     finished,
     frames,
 )
@@ -168,12 +167,9 @@ def _decoded(path: Path, limits: Limits) -> tuple[EventFile, Frames]:
     """A file, and its events: nature → frame of SCHEMAS."""
     file = EventFile(path, limits)
     parts: dict[str, list[pl.DataFrame]] = {nature: [] for nature in SCHEMAS}
-    unread = Unread()
     for batch in file:
-        for nature, frame in frames(batch, unread).items():
+        for nature, frame in frames(batch, file).items():
             parts[nature].append(frame)
-    file.broken += sum(map(len, unread.begun.values()))
-    file.strange = unread.strange
     return file, {nature: finished(nature, parts.pop(nature)) for nature in SCHEMAS}
 
 

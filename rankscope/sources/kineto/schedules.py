@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Claim
-from rankscope.sources.kineto.columns import LAUNCH, RANGE, Unread, frames
+from rankscope.sources.kineto.columns import LAUNCH, RANGE, frames
 from rankscope.sources.kineto.json_stream import HEAD_BYTES, EventFile
 from rankscope.sources.kineto.reader import WORKER_NAME, facts_of
 from rankscope.sources.kineto.windows import base_time
@@ -77,7 +77,7 @@ def _head(path: Path) -> _Head | None:
     """What the beginning of a file says; None where that is not enough."""
     file = EventFile(path)
     try:
-        host_events = frames(file.beginning(), Unread())
+        host_events = frames(file.beginning(), file)
     except UnreadableReport:
         return None
     begun = [host_events[nature] for nature in (RANGE, LAUNCH) if nature in host_events]

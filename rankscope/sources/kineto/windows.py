@@ -37,6 +37,7 @@ def in_one(
             first.about += file.about
             first.events += file.events
             first.broken += file.broken
+            first.strange += file.strange
     first.is_cut = last.is_cut
     spans = [_span(each) for each in every]
     pauses = [(one[1], max(one[1], later[0])) for one, later in pairwise(spans)]
