@@ -165,14 +165,13 @@ def _by_phase_in_memory(values: Floats) -> Floats:
 
 
 def _unit(usual: Floats, length: Floats) -> Floats:
-    """The median length, in proportion to the median rank's value in each iteration."""
+    """The median length, longer or shorter by what the median rank needs in each iteration."""
     if np.isnan(length).all():
         return length
     middle = np.nanmedian(length)
-    typical = 0.0 if np.isnan(usual).all() else np.nanmedian(usual)
-    if not typical > 0:
+    if np.isnan(usual).all():
         return np.full_like(length, middle)
-    return np.asarray(np.where(usual > 0, usual / typical, 1.0) * middle)
+    return np.asarray(middle + np.where(usual > 0, usual - np.nanmedian(usual), 0.0))
 
 
 def event_of(noise: float) -> float:

@@ -38,6 +38,14 @@ def story(late: Floats, phase: str = "backward") -> Story:
     return story_of(excess(late, phase=phase))
 
 
+def test_transfers_take_as_long_in_an_iteration_with_twice_the_work() -> None:
+    """Work takes half of an iteration, so this one is longer by half."""
+    late = np.zeros((4, 5))
+    late[:, 2] = 50.0
+    late[0] += 15.0
+    assert excess(late).share[0].round(6).tolist() == [0.15, 0.15, 0.1, 0.15, 0.15]
+
+
 def noise(ranks: int, count: int, ms: float = 0.3, seed: int = 0) -> Floats:
     return np.random.default_rng(seed).normal(0, ms, (ranks, count))
 
