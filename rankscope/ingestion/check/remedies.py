@@ -25,8 +25,8 @@ OF_ANY = {
     "nothing-to-compare": "record the same steps on every rank, or give another --iter-range",
     "phases-recur": "nothing to do; an iteration per batch gives exact gains: --iteration REGEX",
     "options-differ": "ingest all reports again with the same options",
-    "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
-    "rankscope may read them directly",
+    "part-unread": "export the report again where names are missing; communicators of NCCL are "
+    "inferred from their collectives, and a newer rankscope may read them directly",
     "roles-inferred": "look at the groups; if they are wrong, state them with --roles",
     "report-copied": "nothing to do, or remove the copies",
     "several-devices": "nothing to do; or run one process per device",

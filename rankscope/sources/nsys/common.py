@@ -74,6 +74,11 @@ class Strings:
             file.read("StringIds", ["id"], ["value"]).drop_nulls().unique("id", keep="first")
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the pool has no strings."""
+        return self._dense.is_empty() and self._others.is_empty()
+
     def of(self, ids: pl.Series) -> pl.Series:
         """Strings by their ids; null for ids that the pool lacks."""
         if ids.null_count() == len(ids):

@@ -62,6 +62,8 @@ KNOWN = pl.Schema(
 )
 """What the ids of a kernel's short and whole name tell."""
 
+NAMELESS = "the table StringIds is missing or empty, so that kernels have no names"
+
 Piece = tuple[str, int, pl.DataFrame]
 """A table, the number of a piece of it, and its rows."""
 
@@ -104,7 +106,7 @@ def device_work(
         work,
         recorded + launches.count,
         rows - recorded,
-        unread,
+        unread + names.missing if tables else (),
         launches.sync_calls,
         launches.unrecorded(),
         moved,
@@ -132,10 +134,11 @@ class _StreamedWork:
         self._moved: dict[int, DeviceClock] | None = None
         self._gone_through = False
         self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
-        self.unread: tuple[str, ...] = ()
+        self.unread = names.missing
         if tells(file, nvtx_events):
             of_nccl = pl.concat(part.filter(OF_NCCL) for part in self.parts())
-            self._described, self.unread = with_nccl(file, of_nccl, nvtx_events)
+            self._described, unread = with_nccl(file, of_nccl, nvtx_events)
+            self.unread += unread
 
     @property
     def whole(self) -> pl.DataFrame:
@@ -291,6 +294,11 @@ class _Names:
         self._pool, self._words = pool, words
         self._known = KNOWN.to_frame()
         self._names = self._operations = pool.of_values(*self._known[["id", "name"]])
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is said where operations have no names."""
+        return (NAMELESS,) if self._pool.is_empty else ()
 
     def learn(self, ids: pl.DataFrame) -> None:
         """Make some names available: `id` of the short, `full` of the whole name."""

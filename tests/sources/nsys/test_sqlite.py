@@ -7,9 +7,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.limits import Limits
 from rankscope.model.reports import Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES
-from rankscope.sources.nsys import exports
+from rankscope.sources.columns.sqlite import SQLiteColumns
+from rankscope.sources.nsys import exports, tables
 from tests.support import MakeForged, edit, sqlite_tables
 
 
@@ -149,6 +151,14 @@ def test_empty_tables_are_like_absent_ones(report: Path) -> None:
     assert trace.ranges.whole.is_empty()
     assert trace.device_work.whole.is_empty()
     assert trace.facts.utc_start_ns is None
+
+
+@pytest.mark.parametrize("held", [10, 10**6])
+def test_kernels_without_names_are_said(report: Path, held: int) -> None:
+    edit(report, "drop table StringIds")
+    columns = SQLiteColumns(report, Limits(held=held))
+    [said] = tables.trace(columns).device_work.unread
+    assert "StringIds" in said
 
 
 def test_a_database_of_something_else_is_no_report(tmp_path: Path) -> None:
