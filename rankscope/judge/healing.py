@@ -114,15 +114,13 @@ class Prices:
         if replay is None:
             return [int(self._faster(each).sum()) for each in healed]
         played = np.isin(excess.numbers, replay.iterations)
-        changes, scales, bounds = [], [], []
+        changes, scales = [], []
         for place, each in enumerate(healed):
             work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
             changes.append(Healing(work, self.transfer if place in with_transfers else None))
-            bounds.append(self.most(each, 0))
             scales.append(1.0 if played.all() else self._scale(each, played))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
-        found = [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
-        return list(map(max, found, bounds)) if self.phases_recur else found
+        return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
 
     def most(self, healed: Floats, gain_ns: int) -> int:
         """The gain of a healing; where it is a bound, what it is at most.

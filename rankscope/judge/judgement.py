@@ -16,7 +16,6 @@ from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow
-from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats
 
 Component = Literal["ranks", "role", "transfer"]
@@ -34,17 +33,13 @@ class Straggler(NamedTuple):
 class Judgement:
     """The prices of a run's imbalance, and what costs most.
 
-    `inputs`: what is known of the run. `prices`: what healing saves.
     `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and
-    all transfers as usual. `gains`: that of each component.
-    `main`: the component that decides; None where nothing costs enough. `straggler`: the ranks that
-    are named; None where none can be.
+    all transfers as usual. `gains`: that of each component. `main`: the component that decides;
+    None where nothing costs enough. `straggler`: the ranks that are named; None where none can be.
     `others`: further stragglers, with what healing them saves once the main ones are healed.
-    Ranks that are given more work are not repaired before that: the others must save it alone.
     `left_ns`: what is left of `cost_ns` when `main` and all of these are healed.
     `costless`: ranks that are slow, and healing of which saves less than `LEAST_GAIN` then.
-    `more_work_ranks`: those of the named ranks that have more to do. `is_by_design`: they are most
-    of these, which no repair makes fast.
+    `more_work_ranks`: those of the named ranks that have more to do.
     """
 
     inputs: VerdictInputs
@@ -57,7 +52,12 @@ class Judgement:
     left_ns: int
     costless: list[int]
     more_work_ranks: list[int]
-    is_by_design: bool
+
+    @property
+    def is_by_design(self) -> bool:
+        """Whether most of the named ranks have more to do, so that no repair makes them fast."""
+        named = () if self.straggler is None else self.straggler.claim.ranks
+        return 2 * len(self.more_work_ranks) > len(named)
 
     @property
     def cost_ns(self) -> int:
@@ -72,9 +72,10 @@ class Judgement:
 
 def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     """Price the claims and components of a run and choose what decides."""
-    least = LEAST_GAIN * inputs.total_ns
+    total, claims = inputs.total_ns, inputs.claims
+    least = LEAST_GAIN * total
     nothing = np.zeros_like(prices.everything)
-    together = reduce(np.maximum, map(inputs.healed, inputs.claims), nothing)
+    together = reduce(np.maximum, map(inputs.healed, claims), nothing)
     components: dict[Component, Floats] = {}
     if prices.role is not None:
         components["role"] = prices.role
@@ -82,41 +83,37 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         components["transfer"] = nothing
     played = chain(
         [prices.everything, *components.values(), together],
-        map(inputs.healed, inputs.claims),  # one at a time: they are large
+        map(inputs.healed, claims),  # one at a time: they are large
     )
     everything, *rest = prices.of(played, with_transfers=(0, len(components)))
     gains = dict(zip(components, rest, strict=False))
     named, *rest = rest[len(components) :]
-    priced = [Straggler(claim, gain) for claim, gain in zip(inputs.claims, rest, strict=True)]
+    priced = [Straggler(claim, gain) for claim, gain in zip(claims, rest, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
-    if best is not None and not _is_a_detail(best, named, everything, inputs.total_ns):
+    # single events are a detail where all else costs more, and much
+    detail = best is not None and best.claim.chance is None and not best.claim.pattern.period
+    if best is not None and not (detail and everything - named > max(named, MUCH * total)):
         gains["ranks"] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
         main = None
-    if main == "transfer" and best is not None and best.gain_ns >= least and _slows(prices, best):
-        main = "ranks"  # a collective that hosts carry out is work of its members
-    with_transfers = range(len(inputs.claims) + 1) if main == "transfer" else ()
-    if main == "transfer":
-        (named,) = prices.of([together], with_transfers=with_transfers)
-    elif main == "role":
-        together = np.maximum(together, components["role"])
-        (named,) = prices.of([together])
     straggler = best if main == "ranks" else None
-    more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
-    by_design = straggler is not None and 2 * len(more) > len(straggler.claim.ranks)
+    if main == "role":
+        together = np.maximum(together, components["role"])
+    if main in ("role", "transfer"):
+        (named,) = prices.of([together], with_transfers=(0,) if main == "transfer" else ())
 
     # what each of the others saves in addition
-    base = nothing
-    if straggler is not None and not by_design:
-        base = inputs.healed(straggler.claim)
+    base = nothing if straggler is None else inputs.healed(straggler.claim)
     beside = [each.claim for each in priced if each is not straggler]
-    played = chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside))
-    before, *after = prices.of(played, with_transfers=with_transfers)
+    before, *after = prices.of(
+        chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside))
+    )
     others = [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
     slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
     accused = {rank for each in (straggler, *others) if each for rank in each.claim.ranks}
+    left = np.maximum(prices.everything - together, 0.0)
     return Judgement(
         inputs,
         prices,
@@ -125,73 +122,36 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         main=main,
         straggler=straggler,
         others=others,
-        left_ns=prices.most(
-            np.maximum(prices.everything - together, 0.0), max(everything - named, 0)
-        ),
+        left_ns=prices.most(left, max(everything - named, 0)),
         costless=sorted(slow - accused),
-        more_work_ranks=more,
-        is_by_design=by_design,
+        more_work_ranks=[] if straggler is None else ranks_with_more_work(inputs, straggler.claim),
     )
 
 
-def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
-    """Whether facts are less than what else imbalance costs, which is much.
-
-    Events that recur with a period are no detail: they have one reason.
-
-    Args:
-        best: the claim that costs most.
-        named: what healing of all claims saves.
-        everything: what all imbalance costs.
-        total: the time.
-    """
-    is_event = best.claim.chance is None and best.claim.pattern.kind is not VerdictKind.PERIODIC
-    return is_event and everything - named > max(named, MUCH * total)
-
-
-def _slows(prices: Prices, found: Straggler) -> bool:
-    """Whether a rank is slow in most iterations in which transfers among its peers are slow."""
-    if prices.slow is None:
-        return False
-    ranks, when = {*found.claim.ranks}, {*found.claim.pattern.iterations}
-    rows = prices.slow.slow.select("members", "iterations").iter_rows()
-    return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
-
-
 class Fast(NamedTuple):
-    """Ranks that are fast beyond chance, and what the others may lose by it.
+    """Ranks that are fast beyond chance, and what the `others` of their roles may lose by it."""
 
-    `claim`: the fast ranks. `others`: of their roles. `many`: whether the fast are more than a
-    third of these. `less_ns`: by how much the fast ones need less, on average. `gain_ns`: what the
-    run would save if all were as fast.
-    """
-
-    claim: Slow
+    ranks: tuple[int, ...]
     others: tuple[int, ...]
-    many: bool
-    less_ns: int
-    gain_ns: int
+    less_ns: float  # by how much they need less, on average
+    gain_ns: int  # what the run would save if all were as fast
 
 
 def fast_ranks(judged: Judgement) -> Fast | None:
     """The ranks that are fast by what is worth a name; None where there are none."""
-    inputs, prices = judged.inputs, judged.prices
-    excess, fast = inputs.excess, inputs.story.fast
+    inputs, prices, fast = judged.inputs, judged.prices, judged.inputs.story.fast
     if fast is None:
         return None
+    excess = inputs.excess
     members = np.isin(excess.ranks, fast.ranks)
-    peers = np.isin(excess.roles, excess.roles[members])
-    others = peers & ~members
-    best = np.nanmedian(excess.total[members], axis=0)
-    over = np.where(others[:, None], excess.total - best, 0.0)
-    healing = excess.saved(over, excess.spent)
-    (gain,) = prices.of([healing])
+    others = np.isin(excess.roles, excess.roles[members]) & ~members
+    over = excess.total - np.nanmedian(excess.total[members], axis=0)
+    healing = excess.saved(np.where(others[:, None], over, 0.0), excess.spent)
+    gain = prices.most(healing, *prices.of([healing]))
     if gain < LEAST_GAIN * inputs.total_ns:
         return None
-    less = round(float(np.nanmean(over[others])))
-    ranks = tuple(excess.ranks[others].tolist())
-    many = bool(3 * members.sum() > peers.sum())
-    return Fast(fast, ranks, many, less, prices.most(healing, gain))
+    less = float(np.nanmean(over[others]))
+    return Fast(fast.ranks, tuple(excess.ranks[others].tolist()), less, gain)
 
 
 def holders(judged: Judgement) -> list[int]:

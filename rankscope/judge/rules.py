@@ -171,13 +171,10 @@ def slow_link(judged: Judgement) -> Verdict | None:
     if judged.main != "transfer" or slow is None:
         return None
     first = slow.slow.row(0, named=True)
-    ranks, hosts = slow.pointed_at(inputs.hosts)
     excess_ns = first["transfer_ns"] - first["usual_ns"]
     typical = float(np.nanmedian(inputs.excess.lengths))
     return Verdict(
         kind=VerdictKind.COMMUNICATION,
-        ranks=ranks,
-        hosts=hosts,
         cause="exposed_communication",
         cause_share=1.0,
         excess_ns=excess_ns,
@@ -192,7 +189,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
 def most_may_be_slow(judged: Judgement) -> Verdict | None:
     """Nearly half of the ranks are fast, so that most of them may be slow."""
     inputs, fast = judged.inputs, fast_ranks(judged)
-    if fast is None or not fast.many:
+    if fast is None or 2 * len(fast.ranks) <= len(fast.others):
         return None
     bound = "at most " if judged.prices.is_bound else ""
     verdict = inconclusive(
@@ -203,8 +200,7 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
         f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
     )
-    leading = _leading(judged, fast.others, fast.gain_ns, fast.claim)
-    return replace(verdict, leading=leading)
+    return replace(verdict, leading=_leading(judged, fast.others, fast.gain_ns, inputs.story.fast))
 
 
 def rotating(judged: Judgement) -> Verdict | None:
@@ -236,21 +232,16 @@ def rotating(judged: Judgement) -> Verdict | None:
 
 
 def undecided(judged: Judgement) -> Verdict | None:
-    """Some ranks lead, by much or by what is worth a name, but chance is not unlikely enough.
-
-    A small lead is reported if no test could have confirmed it: with few ranks and iterations, even
-    a rank that leads every time may do so by chance.
-    """
+    """Imbalance costs much, and some ranks lead, but chance is not unlikely enough."""
     inputs, prices = judged.inputs, judged.prices
     lead, total, count = inputs.story.lead, inputs.total_ns, len(inputs.numbers)
+    if judged.everything_ns < MUCH * total:
+        return None
     ranks = () if lead is None else lead.ranks
     gain, healing = _saved(judged, ranks)
     if gain < LEAST_GAIN * total:  # who leads in the run need not do so in a part of it
         lead, ranks = None, (holders(judged)[0],)
         gain, healing = _saved(judged, ranks)
-    untested = lead is not None and _least_chance(inputs) > ALPHA
-    if judged.everything_ns < MUCH * total and not untested:
-        return None
     bound = "at most " if prices.is_bound else ""
     costs = (
         f"imbalance costs {bound}{percent(judged.cost_ns / total)} of the time over "
@@ -263,11 +254,6 @@ def undecided(judged: Judgement) -> Verdict | None:
         return replace(nobody, gain_all_ns=judged.cost_ns)
     chance, gain = _chance(lead), prices.most(healing, gain)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
-    more = "capture more iterations"
-    if settles:
-        more += f": about {settles} iterations would settle it"
-    elif _least_chance(inputs) <= ALPHA:
-        more = "compare the reports: rankscope pick-reports; more iterations may not settle it"
     hosts = whole_hosts(ranks, inputs.hosts)
     causes = registry.findings(_context(inputs, lead)) if lead and settles else ()
     why = registry.findings_sentence(causes)
@@ -277,7 +263,9 @@ def undecided(judged: Judgement) -> Verdict | None:
         f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}"
         f"{f' ({why})' * bool(why)}: fixing {'it' if one else 'them'} would save "
         f"{bound}{ms(gain)}, {percent(gain / total)} of the time, but chance alone {does}",
-        more,
+        f"capture more iterations: about {settles} iterations would settle it"
+        if settles
+        else "compare the reports: rankscope pick-reports; more iterations may not settle it",
     )
     return replace(verdict, leading=_leading(judged, ranks, gain, lead), settles=settles or None)
 
@@ -437,14 +425,6 @@ def _saved(judged: Judgement, ranks: tuple[int, ...]) -> tuple[int, Floats]:
     """What ranks at their role's median save, and the healing."""
     healing = only(judged.prices.everything, np.isin(judged.inputs.excess.ranks, ranks))
     return judged.prices.of([healing])[0], healing
-
-
-def _least_chance(inputs: VerdictInputs) -> float:
-    """The smallest probability that a test of the run can give: one rank leads every time."""
-    spans = inputs.spans
-    units = inputs.story.count if spans is None else spans.shape[1]
-    most = int(np.bincount(inputs.excess.roles).max())
-    return float(most) ** (1 - units) * (2 if most == 2 else 1)
 
 
 def _chance(lead: Slow | None) -> float:

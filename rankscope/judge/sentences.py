@@ -195,13 +195,6 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
     place = f", all on {on[0]}" if len(on) == 1 < len({*inputs.hosts.values()}) else ""
     many = slow.slow["group"].n_unique()
     more = "" if many == 1 else f", one of {many} slow ones,"
-    where = (
-        f"; all slow ones and no others have ranks on {', '.join(verdict.hosts)}"
-        if verdict.hosts
-        else f"; all slow ones and no others include rank {verdict.ranks[0]}"
-        if verdict.ranks
-        else ""
-    )
     seen = network_words(
         inputs.tables, {*first["members"]}, {*first["iterations"]}, inputs.numbers, inputs.hosts
     )
@@ -210,7 +203,7 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
         f"The transfer is slow: {first['operation']} on {first['label']} "
         f"({counted(len(first['members']), 'member')}{place}){more} takes "
         f"{ms(first['transfer_ns'])} once all ranks have arrived, usually {ms(first['usual_ns'])}, "
-        f"{_when(verdict, inputs)}{where}{adapters}. At the usual speed the run would "
+        f"{_when(verdict, inputs)}{adapters}. At the usual speed the run would "
         f"save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
 
@@ -243,10 +236,9 @@ def also_clauses(verdict: Verdict, inputs: VerdictInputs, named: tuple[int, ...]
 
 def they_need_less(inputs: VerdictInputs, fast: Fast) -> str:
     """`rank 2 needs 1.46 ms less work`."""
-    ranks = fast.claim.ranks
-    hosts = whole_hosts(ranks, inputs.hosts)
-    name = who(ranks, inputs.hosts, hosts)
-    needs = agreeing(len(hosts or ranks), "needs", "need")
+    hosts = whole_hosts(fast.ranks, inputs.hosts)
+    name = who(fast.ranks, inputs.hosts, hosts)
+    needs = agreeing(len(hosts or fast.ranks), "needs", "need")
     return f"{name[0].lower()}{name[1:]} {needs} {ms(fast.less_ns)} less {inputs.excess.metric}"
 
 

@@ -18,32 +18,11 @@ class SlowTransfers:
 
     `saved`: ns by instance. `slow`: group, operation, label, members (ranks), excess_ns (sum
     over the iterations), transfer_ns and usual_ns (medians of the slow instances), iterations;
-    a row per communicator and operation, most excess first. `spared`: ranks of the communicators of
-    the same operations that are not slow.
+    a row per communicator and operation, most excess first.
     """
 
     saved: Floats
     slow: pl.DataFrame
-    spared: frozenset[int]
-
-    def pointed_at(self, hosts: dict[int, str | None]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """The rank or the host that all slow communicators share, and no other: ranks, hosts.
-
-        Nobody where there is a single slow communicator, or nothing that they alone share.
-        """
-        sets = [{*members} for members in self.slow["members"].to_list()]
-        if len({frozenset(each) for each in sets}) < 2:
-            return (), ()
-        shared = set.intersection(*sets) - self.spared
-        if len(shared) == 1:
-            return tuple(shared), ()
-        places = [{hosts.get(rank) for rank in each} for each in sets]
-        common = set.intersection(*places) - {hosts.get(rank) for rank in self.spared} - {None}
-        if len(common) != 1:
-            return (), ()
-        (name,) = common
-        ranks = sorted(rank for rank, host in hosts.items() if host == name)
-        return tuple(ranks), (str(name),)
 
 
 def slow_transfers(
@@ -127,7 +106,4 @@ def slow_transfers(
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
         .join(known.select("group", "label", members="ranks"), on="group", maintain_order="left")
     )
-    same = rows.filter(pl.col("operation").is_in(per["operation"].unique().implode()))
-    others = {*same["group"]} - {*slow["group"]}
-    spared = frozenset(rank for group in others for rank in members.get(group, ()))
-    return SlowTransfers(saved, per, spared)
+    return SlowTransfers(saved, per)
