@@ -15,18 +15,19 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.arrays import with_series
 from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest, Columns
 from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.loader import compiled
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
-from rankscope.sources.columns.text import decoded, undecoded
+from rankscope.sources.columns.text import decoded, strings, undecoded
 
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcConnection, AdbcDatabase
@@ -228,14 +229,16 @@ class SQLiteColumns(Columns):
             frame = self._query(LAYOUTS)
         except UnreadableReport:  # before SQLite 3.37, or damage that the library has to report
             return {}
-        layouts: dict[str, TableLayout] = {}
-        names = frame.with_columns(
-            decoded(frame[name]).fill_null("") for name in ("table", "column", "declared")
-        )
-        for (table,), columns in names.partition_by("table", as_dict=True).items():
-            if columns["hidden"].max() == 0 and columns["rootpage"].n_unique() == 1:
-                layouts[str(table)] = TableLayout.of(columns)
-        return layouts
+        texts = (strings(frame[name]).fill_null("") for name in ("table", "column", "declared"))
+        columns: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in with_series(frame, *texts).iter_rows(named=True):
+            columns[row["table"]].append(row)
+        return {
+            table: TableLayout.of(declared)
+            for table, declared in columns.items()
+            if not any(row["hidden"] for row in declared)
+            and len({row["rootpage"] for row in declared}) == 1
+        }
 
     def _from_library(self, table: str, wanted: ColumnRequest, mark: bool = False) -> pl.DataFrame:
         """Existing columns of the rows to keep; or of all rows, with `MARK`."""

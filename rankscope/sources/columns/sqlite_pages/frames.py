@@ -63,16 +63,16 @@ class TableLayout:
     columns: dict[str, Column]
 
     @classmethod
-    def of(cls, declared: pl.DataFrame) -> TableLayout:
+    def of(cls, declared: list[dict[str, Any]]) -> TableLayout:
         """The layout of a table by what SQLite says of its columns.
 
         Args:
             declared: `pragma table_xinfo`, a row per column: column, rootpage, cid, declared (its
                 type), pk, has_default.
         """
-        single_key = declared["pk"].sum() == 1
+        single_key = sum(row["pk"] for row in declared) == 1
         return cls(
-            root=int(declared["rootpage"][0]),
+            root=declared[0]["rootpage"],
             columns={
                 row["column"]: Column(
                     position=row["cid"],
@@ -82,7 +82,7 @@ class TableLayout:
                     ),
                     has_default=bool(row["has_default"]),
                 )
-                for row in declared.iter_rows(named=True)
+                for row in declared
             },
         )
 
