@@ -168,8 +168,12 @@ def _check_json(connection: duckdb.DuckDBPyConnection, name: str, column: str, t
 def _lacking(name: str, other: str, columns: tuple[str, ...], some: str) -> str:
     """The query of what some rows of `name` refer to and `other` lacks."""
     listed = ", ".join(f'"{each}"' for each in columns)
-    distinct = f'select distinct {listed} from "{name}" where {some}'
-    return f'select {listed} from ({distinct}) anti join "{other}" using ({listed})'
+    there = some if "iteration" in columns else "true"
+    these, those = (
+        f'(select {listed} from "{table}" where {where})'
+        for table, where in ((name, some), (other, there))
+    )
+    return f"select {listed} from {these} anti join {those} using ({listed})"
 
 
 def _check_key(
