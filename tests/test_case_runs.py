@@ -155,6 +155,16 @@ def test_a_clock_that_is_off_by_a_step_is_no_other_number(tmp_path: Path) -> Non
     said = codes(read(write(tmp_path / "b", PLAIN, unsteady)))
     assert "windows-shifted" not in said
     assert "rank 1 had other steps" in said["steps-doubtful"]
+    assert "windows-shifted" not in codes(
+        read(write(tmp_path / "c", replace(PLAIN, steps=4), unsteady))
+    ), "no other number leaves enough steps in common"
+
+
+def test_few_steps_with_common_numbers_tell_nothing(tmp_path: Path) -> None:
+    """Three of seven numbers are common; by the clocks they are of other steps."""
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=5), counted_from(2, 1)))
+    assert "rank 1 had other steps" in codes(run)["steps-doubtful"]
+    assert run.compare().verdict.kind == "inconclusive"
 
 
 def test_numbers_that_skip_one_on_a_rank_pair_nothing(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def _doubtful(scope: Scope, matched: Matched) -> set[int]:
         numbers = matched.shared["iteration"][where].to_numpy()
         last = np.flatnonzero(np.diff(numbers, append=-1))  # of each step, for each operation
         last = last[: np.argmax(np.diff(numbers[last], append=-1) < 0) + 1]
-        if len(last) < LEAST_OVERLAP:
+        if len(last) < 2:
             continue
         starts = np.array([[scope.utc_starts[rank] or 0] for rank in ranks.tolist()])
         ends = matched.rows["end_ns"][rows].to_numpy().reshape(members, -1)[:, last] + starts
@@ -113,7 +113,8 @@ def _doubtful(scope: Scope, matched: Matched) -> set[int]:
         step = float(np.median(lengths / np.diff(numbers[last])))
         apart = ends - middle
         usual = _lower_median(apart.T)[:, None]
-        alike = SHARPER * np.abs(np.diff(apart)).mean(axis=1) < np.abs(np.diff(lengths)).mean()
+        jitter = np.abs(np.diff(lengths)).sum() / len(lengths)
+        alike = SHARPER * np.abs(np.diff(apart)).mean(axis=1) < jitter
         aside = np.abs(usual - _lower_median(usual))[:, 0] > OTHER_STEP * step
         lost = (np.abs(apart - usual) > OTHER_STEP * step).sum(axis=1) >= FEWEST_FAR
         doubtful |= {*ranks[aside & ~alike | lost].tolist()}
@@ -178,11 +179,11 @@ def _shift(own: Times, reference: Times, clocks: bool) -> tuple[int, bool]:
         apart[shift] = float(np.abs(np.diff(own_ends - other_ends)).mean())
         chance[shift] = SHARPER ** (1 + ENOUGH / len(known))
     if 0 not in apart:
-        return 0, not clocks
+        return 0, not any(near.values())
     order = sorted(apart, key=lambda shift: apart[shift])
     by_clock = [shift for shift in order if near[shift] and SHARPER * apart[shift] < apart[0]]
     if by_clock:
         return by_clock[0], True
-    if chance[order[0]] * apart[order[0]] < apart[order[1]]:
+    if len(order) > 1 and chance[order[0]] * apart[order[0]] < apart[order[1]]:
         return order[0], True
     return 0, near[0] or not any(near.values())
