@@ -20,11 +20,10 @@ distribution, because they add many cells."""
 def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
     """How likely the most extreme sums over iterations are if no rank in particular is slow.
 
-    In every iteration by itself, the ranks of a role are exchanged at random. The tails of the
-    shuffled sums are those of the data, so that single large values need no rule of their own.
-    This is a permutation test. Its statistic is the largest of the standardised sums of the k
-    largest ranks, over all sizes k that are tried, so that trying many makes nobody slow (Westfall
-    and Young, Resampling-Based Multiple Testing, 1993, single step).
+    A permutation test: in every iteration by itself, the ranks of a role are exchanged at random.
+    Its statistic is the largest of the standardised sums of the k largest ranks, over all sizes k
+    that are tried, so that trying many makes nobody slow (Westfall and Young, Resampling-Based
+    Multiple Testing, 1993, single step).
 
     Args:
         cells: rank by iteration.
@@ -38,8 +37,11 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
     cells, roles = cells[order], roles[order]
     draw = np.random.default_rng(1)
     exact = cells.size * SHUFFLES <= MOST_SHUFFLED
-    mean, spread = _moments(cells, roles)
     groups = [np.flatnonzero(roles == role) for role in np.unique(roles)]
+    mean, spread = np.empty(len(cells)), np.empty(len(cells))
+    for some in groups:
+        mean[some] = cells[some].mean(axis=0).sum()
+        spread[some] = np.sqrt(cells[some].var(axis=0).sum())
     shuffled = np.empty((SHUFFLES, len(sizes)))
     for each in range(SHUFFLES):
         if exact:
@@ -122,13 +124,3 @@ def iterations_to_settle(chance: float, level: float, count: int) -> int:
 def _largest(sums: Floats, sizes: list[int]) -> Floats:
     """Of each size the sum of that many largest."""
     return np.asarray(np.sort(sums)[::-1].cumsum()[np.asarray(sizes) - 1])
-
-
-def _moments(cells: Floats, roles: Index) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each rank's sum of shuffled cells."""
-    mean, spread = np.zeros(len(cells)), np.zeros(len(cells))
-    for role in np.unique(roles):
-        some = roles == role
-        mean[some] = cells[some].mean(axis=0).sum()
-        spread[some] = np.sqrt(cells[some].var(axis=0).sum())
-    return mean, spread

@@ -89,7 +89,8 @@ class Excess:
         Returns:
             rank by iteration by phase, never more than the phase's time.
         """
-        found = _by_phase_in_memory(np.zeros((len(self.phases), *amount.shape)))
+        # in memory by phase, where sums over phases are quick
+        found = np.moveaxis(np.zeros((len(self.phases), *amount.shape)), 0, 2)
         some = np.flatnonzero((amount > 0).any(axis=1))
         for at in range(0, len(some), RANKS_AT_ONCE):
             ranks = some[at : at + RANKS_AT_ONCE]
@@ -127,7 +128,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         return values
 
     value = matrix(column_of(metric))
-    spent = _by_phase_in_memory(np.stack([matrix(column_of(phase)) for phase in phases]))
+    spent = np.moveaxis(np.stack([matrix(column_of(phase)) for phase in phases]), 0, 2)
     length, usual = _usual(matrix("iteration_ns"), roles), _usual(value, roles)
     unit = np.empty_like(length)
     for role in range(len(names)):
@@ -154,14 +155,6 @@ def _usual(values: Floats, roles: Index) -> Floats:
     for role in np.unique(roles):
         found[roles == role] = lower_medians(values[roles == role], 0)
     return found
-
-
-def _by_phase_in_memory(values: Floats) -> Floats:
-    """Phase by rank by iteration as rank by iteration by phase, where sums over phases are quick.
-
-    What numpy computes from it lies in memory in the same way.
-    """
-    return np.moveaxis(values, 0, 2)
 
 
 def _unit(usual: Floats, length: Floats) -> Floats:

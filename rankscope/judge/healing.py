@@ -1,4 +1,4 @@
-"""Work that a repair takes out of a run, and the time that this saves. See METHOD.md#verdict."""
+"""Work that healing takes out of a run, and the time that this saves. See METHOD.md#verdict."""
 
 from collections.abc import Container, Iterable
 from functools import cached_property
@@ -20,13 +20,11 @@ class Prices:
 
     By replay where the run can be replayed; of a sample of iterations, the gain is scaled by what
     the slowest rank of each iteration would be faster, in all iterations and in those. Without a
-    replay, the gain is at most that: `is_bound` is true then, and where the place of the work in
-    an iteration is unknown.
+    replay, the gain is at most that.
 
     Attributes:
-        slow: collectives that take longer than usual; None where there are none, or that is
-            unknown.
-        transfer: of each collective, what it takes beyond the usual; None where nothing does.
+        slow: collectives that take longer than usual; None where that is unknown, or none does.
+        transfer: of each collective, what it takes beyond the usual.
     """
 
     def __init__(
@@ -76,18 +74,14 @@ class Prices:
 
     @property
     def is_bound(self) -> bool:
-        """Whether a gain is at most what is given.
-
-        That is so where the run cannot be replayed, and where nothing tells between which of the
-        collectives of an iteration its work becomes less.
-        """
+        """Whether a gain is at most what is given: not replayed, or unplaced."""
         return self._replay is None or self.is_unplaced
 
     @property
     def is_unplaced(self) -> bool:
-        """Whether ranks meet several times in an iteration, and between which calls is unknown.
+        """Whether ranks meet several times in an iteration, and work between calls is unknown.
 
-        That is so where no phase of the work is known, or where phases recur.
+        No phase of it is known then, or phases recur.
         """
         replay, excess = self._replay, self._excess
         if replay is None or replay.size <= replay.rows.height:

@@ -1,14 +1,14 @@
 """What a verdict is found from, before anything is priced."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from rankscope.judge.excess import Excess, excess_of
-from rankscope.judge.story import Slow, Story, claims_of, flagged, story_of
+from rankscope.judge.story import Slow, Story, flagged, story_of
 from rankscope.sources.recorders import Recorder
 from rankscope.util.robust import Floats
 
@@ -75,8 +75,11 @@ class VerdictInputs:
 
     @cached_property
     def claims(self) -> list[Slow]:
-        """Who is slow in the selected iterations, and when."""
-        return claims_of(self.excess, self.story)
+        """Who is slow in the selected iterations, and when, by the story of the run."""
+        parts = (
+            replace(each, pattern=each.pattern.within(self.numbers)) for each in self.story.slow
+        )
+        return [each for each in parts if each.pattern.iterations]
 
     def healed(self, claim: Slow) -> Floats:
         """What healing a claim takes out: rank by iteration by phase, ns."""

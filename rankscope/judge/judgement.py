@@ -1,4 +1,4 @@
-"""What decides a verdict: the part of the imbalance whose repair would save most.
+"""What decides a verdict: the part of the imbalance whose healing would save most.
 
 See METHOD.md#verdict.
 """
@@ -55,7 +55,7 @@ class Judgement:
 
     @property
     def is_by_design(self) -> bool:
-        """Whether most of the named ranks have more to do, so that no repair makes them fast."""
+        """Whether most of the named ranks have more to do, which healing leaves."""
         named = () if self.straggler is None else self.straggler.claim.ranks
         return 2 * len(self.more_work_ranks) > len(named)
 

@@ -3,7 +3,6 @@
 See METHOD.md#verdict.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,34 +80,14 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         turned = replace(excess, total=-excess.total)
         fast = _slowest(turned, noise, None if spans is None else -spans)
     fast = fast if fast is not None and _is_sure(fast) else None
-    found += _facts(excess, noise, found)
+    for each in found:
+        excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
+    found += _facts(excess, noise)
     return Story(noise, _together(found), lead, len(excess.numbers), fast, loaders_bind)
-
-
-def claims_of(excess: Excess, story: Story) -> list[Slow]:
-    """Who is slow in some iterations by the story of the run, then who has further events in them.
-
-    Args:
-        excess: of these iterations.
-        story: of the whole run.
-    """
-    numbers = excess.numbers.tolist()
-    parts = (replace(each, pattern=each.pattern.within(numbers)) for each in story.slow)
-    known = [each for each in parts if each.pattern.iterations]
-    considered = excess.without(Phase.LOAD) if story.loaders_bind else excess
-    return [*_together(known + _facts(considered, story.noise, known))]
 
 
 def _is_sure(found: Slow) -> bool:
     return (found.chance or 0.0) <= ALPHA
-
-
-def _without(excess: Excess, known: Iterable[Slow]) -> Excess:
-    """The excess that nothing describes."""
-    total = np.nan_to_num(excess.total)
-    for each in known:
-        total[each.cells(excess)] = 0.0
-    return replace(excess, total=total)
 
 
 def _together(found: list[Slow]) -> tuple[Slow, ...]:
@@ -220,15 +199,14 @@ def _set_of(
     return found, gain * (1 - (found.chance or 0.0))
 
 
-def _facts(excess: Excess, noise: float, known: list[Slow]) -> list[Slow]:
+def _facts(excess: Excess, noise: float) -> list[Slow]:
     """The few ranks or sets of ranks whose events lie apart from all that others do.
 
     Args:
-        excess: of some iterations.
-        noise: as in `Story`, of the whole run.
-        known: what is described already.
+        excess: of all ranks, without what is described already.
+        noise: as in `Story`.
     """
-    share = _without(excess, known).share
+    share = excess.share
     found: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
     apart = single = 0
