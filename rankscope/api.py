@@ -116,7 +116,7 @@ class Run:
         return inline.paragraphs(repr(self)[1:-1]) + verdict._repr_html_()
 
     def compare(
-        self, options: Options | None = None, *, until: Stage = Stage.SUMMARY
+        self, options: Options | None = None, *, until: Stage = Stage.WHAT_IF
     ) -> Comparison:
         """The ranks, compared, for everything that is not offered here.
 

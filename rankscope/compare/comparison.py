@@ -43,7 +43,9 @@ class Stage(IntEnum):
     VERDICT = 4
     """The score of each rank, and the verdict."""
     SUMMARY = 5
-    """The metrics across ranks, the iterations, the efficiency, and what a fix would save."""
+    """The metrics across ranks, the iterations, the efficiency."""
+    WHAT_IF = 6
+    """What a fix would save."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +69,8 @@ class Summary:
     """What the selected iterations add up to.
 
     `metrics`: name → summary. `by_iteration`: the columns of `iteration_clusters.by_iteration`.
-    `what_if`: those of `scenarios.scenarios`; None where the run cannot be replayed.
+    `what_if`: those of `scenarios.scenarios`; None where the run cannot be replayed, or the
+    comparison ended before that stage.
     """
 
     metrics: dict[str, MetricSummary]

@@ -45,7 +45,7 @@ def compare(
     tables: RunTables,
     options: Options,
     reuse: Comparison | None = None,
-    until: Stage = Stage.SUMMARY,
+    until: Stage = Stage.WHAT_IF,
 ) -> Comparison:
     """Compare the ranks of a run.
 
@@ -91,7 +91,7 @@ def compare(
     parts, instances = _replay_parts(comparison, calls, played, inputs)
     del calls, played  # there is no room for them beside the replay
     give_back()
-    comparison = _judged(comparison, inputs, _prices(comparison, inputs, parts, instances))
+    comparison = _judged(comparison, inputs, _prices(comparison, inputs, parts, instances), until)
     give_back()
     return comparison
 
@@ -225,11 +225,13 @@ def _prices(
     return Prices(inputs.excess, replay, slow, phases_recur=comparison.phases_recur)
 
 
-def _judged(comparison: Comparison, inputs: VerdictInputs, prices: Prices | None) -> Comparison:
+def _judged(
+    comparison: Comparison, inputs: VerdictInputs, prices: Prices | None, until: Stage
+) -> Comparison:
     """Who is slow, and what a fix would save."""
     verdict = judge(inputs, prices)
     comparison = replace(comparison, _verdict=verdict)
-    if comparison._summary is None or prices is None:
+    if comparison._summary is None or prices is None or until < Stage.WHAT_IF:
         return comparison
     what_if = scenarios(inputs, prices, verdict)
     return replace(comparison, _summary=replace(comparison._summary, what_if=what_if))

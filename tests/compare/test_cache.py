@@ -158,6 +158,8 @@ def test_a_stage_gives_what_the_whole_comparison_gives(stored: MakeStored, until
     if until < Stage.SUMMARY:
         with pytest.raises(LookupError, match=r"Stage\.SUMMARY"):
             _ = part.summary
+    else:
+        assert (part.summary.what_if is None) is (until < Stage.WHAT_IF)
 
 
 def test_default_answers_read_no_large_table(stored: MakeStored) -> None:

@@ -104,12 +104,14 @@ def imbalance(
       rankscope imbalance --format json | jq .verdict
     """
     from rankscope.compare.breakdowns import rows_by
+    from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
     from rankscope.util.rank_list import parse_ranks
 
     only = None if ranks is None else parse_ranks(ranks)
     run = run_of(paths or [], db, quiet)
-    comparison = run.compare(analysis)
+    priced = output is Format.JSON or gain or show_all
+    comparison = run.compare(analysis, until=Stage.WHAT_IF if priced else Stage.SUMMARY)
     result = comparison.imbalance(check_metrics(metric or []) or None)
     if only is not None:
         _check_ranks(comparison, only, by)
