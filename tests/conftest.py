@@ -104,6 +104,12 @@ def reports(forged: MakeForged, tmp_path: Path) -> list[Path]:
     return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
 
 
+@pytest.fixture
+def sample_reports(tmp_path: Path) -> list[Path]:
+    """Those of the real capture `sample_reports/ddp_4ranks`, to change."""
+    return copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+
+
 @pytest.fixture(scope="session")
 def stored(forged: MakeForged, made_once: Callable[..., Path]) -> MakeStored:
     """`stored(scene, ranks=4, **parameters)`: a scene, ingested; never change its files."""

@@ -1,11 +1,14 @@
 """What many tests need: reports in, answers out, and ways to spoil a report."""
 
 import atexit
+import csv
+import io
 import json
 import lzma
 import shutil
 import sqlite3
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -126,6 +129,12 @@ class Result:
         assert self.code == 0, self.err
         return json.loads(self.out)
 
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """Its CSV, after a success."""
+        assert self.code == 0, self.err
+        return [*csv.DictReader(io.StringIO(self.out))]
+
     def refused(self, code: int, *words: object) -> None:
         """It failed as the contract says: one line of error, one of hint, no traceback."""
         assert self.code == code, (self.code, self.err)
@@ -139,6 +148,19 @@ class Result:
         assert self.out == "", "an error leaves no half an answer on stdout"
         for word in words:
             assert str(word) in errors[0] + hints[0], self.err
+
+
+def ran(*command: Any, check: bool = False, **options: Any) -> Result:
+    """What another program does; the options are those of `subprocess.run`."""
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, check=check, **options
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def python(*words: Any, **options: Any) -> Result:
+    """What another process of Python does."""
+    return ran(sys.executable, *words, **options)
 
 
 Cli = Callable[..., Result]
@@ -177,13 +199,8 @@ PROMTOOL = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 
 def assert_exported(metrics: Path) -> None:
     """Prometheus's own checker finds nothing to say about a file for node_exporter."""
-    done = subprocess.run(
-        ["promtool", "check", "metrics"],
-        input=metrics.read_bytes(),
-        capture_output=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+    done = ran("promtool", "check", "metrics", input=metrics.read_text("utf-8"))
+    assert (done.code, done.out + done.err) == (0, "")
 
 
 USUAL = (
@@ -314,6 +331,16 @@ def edit(path: Path, sql: str, *values: object) -> Path:
         connection.execute(sql, values)
     connection.close()
     return path
+
+
+def renamed(report: Path, host: str | bytes, kernels: str = "") -> Path:
+    """A report of another host, with something in front of the names of its kernels."""
+    edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", host)
+    if kernels:
+        device = "select shortName from CUPTI_ACTIVITY_KIND_KERNEL"
+        own = f"value not like '%nccl%' and id in ({device})"
+        edit(report, f"update StringIds set value = ? || value where {own}", kernels)
+    return report
 
 
 def without_rank(path: Path) -> Path:

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 
 from rankscope.model.kinds import VerdictKind
 from tests.freeze import FEW, SCREEN_LINES, differences, freeze, jobs
-from tests.support import ROOT
+from tests.support import ROOT, python, ran
 
 CI = ROOT / ".ci"
 GROUPS = tomllib.loads((CI / "groups.toml").read_text("utf-8"))
@@ -31,11 +29,8 @@ def git(folder: Path, *words: str) -> str:
     """What git says; in a name that no machine has to configure."""
     fields = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
     named = {f"GIT_{field}": "x" for field in fields}
-    done = subprocess.run(
-        ["git", *words],
-        cwd=folder, env={**os.environ, **named}, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return done.stdout.strip()
+    done = ran("git", *words, cwd=folder, env={**os.environ, **named}, check=True)
+    return done.out.strip()
 
 
 @pytest.fixture
@@ -62,11 +57,8 @@ def repository(tmp_path: Path) -> Path:
 def plan(repository: Path, **environment: str) -> tuple[str, str]:
     """What the plan says to the shell, and to the reader."""
     kept = {name: value for name, value in os.environ.items() if name not in ("BASE", "CI_ALL")}
-    done = subprocess.run(
-        [sys.executable, ".ci/plan"],
-        cwd=repository, env={**kept, **environment}, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return done.stdout, done.stderr
+    done = python(".ci/plan", cwd=repository, env={**kept, **environment}, check=True)
+    return done.out, done.err
 
 
 def commit(repository: Path, path: str) -> None:

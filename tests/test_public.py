@@ -2,8 +2,6 @@
 
 import inspect
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
@@ -16,6 +14,7 @@ from rankscope_cli.bundles import expanded
 import rankscope
 from rankscope.errors import RankscopeError
 from rankscope.model.options import Options
+from tests.support import python
 
 
 @pytest.mark.parametrize("name", rankscope.__all__)
@@ -134,8 +133,8 @@ def test_nothing_heavy_loads_at_first(begun: str) -> None:
     """`--help` answers, and the processes that read start, before anything that computes loads."""
     heavy = "('polars', 'duckdb', 'numpy', 'pyarrow', 'loky', 'matplotlib')"
     code = f"import sys\n{begun}print([n for n in {heavy} if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    done = python("-c", code, check=True)
+    assert done.out.splitlines()[-1] == "[]"
 
 
 def test_the_library_never_prints() -> None:

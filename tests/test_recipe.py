@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from rankscope_cli.main import COMMANDS
 
 import rankscope
 from tests.reference import help_of
-from tests.support import SAMPLE, Cli, mostly_nightly
+from tests.support import SAMPLE, Cli, Result, mostly_nightly, python
 
 PACKAGE = Path(rankscope.__file__).parent
 INSTALLED = [Path(each) for each in os.environ.get("TESTS_RECIPES", "").split(":") if each]
@@ -62,24 +61,18 @@ def recipes(cli: Cli, tmp_path: Path) -> Path:
     return folder
 
 
-def cook(nsys: Path, recipes: Path, name: str, *words: object) -> subprocess.CompletedProcess[str]:
+def cook(nsys: Path, recipes: Path, name: str, *words: object) -> Result:
     """Run a recipe as `nsys recipe` does: its packages come first on PYTHONPATH."""
     ours = [str(PACKAGE.parent), str(PACKAGE.parent / "cli")]
     kept = {each: os.environ[each] for each in ("PATH", "HOME") if each in os.environ}
-    return subprocess.run(
-        [sys.executable, "-m", "nsys_recipe", name, *map(str, words)],
-        cwd=recipes.parent,
-        env={
-            **kept,
-            "PYTHONPATH": os.pathsep.join([str(nsys / TARGET / "python" / "packages"), *ours]),
-            "LD_LIBRARY_PATH": os.pathsep.join([str(nsys / TARGET), "/lib/of/the/user"]),
-            "NSYS_RECIPE_PATH": str(recipes),
-            "XDG_CACHE_HOME": str(recipes.parent / "cache"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = {
+        **kept,
+        "PYTHONPATH": os.pathsep.join([str(nsys / TARGET / "python" / "packages"), *ours]),
+        "LD_LIBRARY_PATH": os.pathsep.join([str(nsys / TARGET), "/lib/of/the/user"]),
+        "NSYS_RECIPE_PATH": str(recipes),
+        "XDG_CACHE_HOME": str(recipes.parent / "cache"),
+    }
+    return python("-m", "nsys_recipe", name, *words, cwd=recipes.parent, env=own)
 
 
 @pytest.mark.slow
@@ -88,8 +81,8 @@ def cook(nsys: Path, recipes: Path, name: str, *words: object) -> subprocess.Com
 @pytest.mark.parametrize("name", mostly_nightly(["rankscope", "copied"]))
 def test_the_recipe_names_the_slow_rank(nsys: Path, recipes: Path, name: str) -> None:
     done = cook(nsys, recipes, name, "--input", SAMPLE, "--output", "slow")
-    assert done.returncode == 0, done.stderr
-    assert "Rank 2 (node1)" in done.stdout
+    assert done.code == 0, done.err
+    assert "Rank 2 (node1)" in done.out
     out = recipes.parent / "slow"
     assert {each.name for each in out.iterdir()} == {
         *("rankscope.duckdb", "report.html", "slow.nsys-analysis")
@@ -126,9 +119,9 @@ def test_a_framework_may_declare_the_output_itself(nsys: Path, recipes: Path) ->
     before = cook(nsys, recipes, "rankscope", "--help")
     module.write_text(module.read_text("utf-8") + NEWER)
     for done in (before, cook(nsys, recipes, "rankscope", "--help")):
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         options = {"--input", "--output", "--force-overwrite", "--iteration"}
-        assert options <= {*re.findall(r"--[a-z-]+", done.stdout)}
+        assert options <= {*re.findall(r"--[a-z-]+", done.out)}
 
 
 @pytest.mark.slow
@@ -137,13 +130,13 @@ def test_a_framework_may_declare_the_output_itself(nsys: Path, recipes: Path) ->
 def test_an_error_is_that_of_the_command_and_leaves_nothing(nsys: Path, recipes: Path) -> None:
     (recipes.parent / "bad.nsys-rep").write_bytes(b"no report")
     done = cook(nsys, recipes, "rankscope", "--input", "bad.nsys-rep", "--output", "slow")
-    assert done.returncode == 3
-    assert "rankscope: error: " in done.stderr
-    assert "bad.nsys-rep" in done.stderr
+    assert done.code == 3
+    assert "rankscope: error: " in done.err
+    assert "bad.nsys-rep" in done.err
     assert not (recipes.parent / "slow").exists()
     missing = cook(nsys, recipes, "rankscope")
-    assert missing.returncode == 2
-    assert "--input" in missing.stderr
+    assert missing.code == 2
+    assert "--input" in missing.err
 
 
 def test_the_recipe_is_written_and_written_again(cli: Cli) -> None:

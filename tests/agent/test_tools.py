@@ -18,7 +18,7 @@ from rankscope.model.kinds import By
 from rankscope.output.explain import FOLDER
 from tests.docs.test_json_schema import fits
 from tests.reference import help_of
-from tests.support import SAMPLE, Stored, copied, edit, mostly_slow
+from tests.support import SAMPLE, Stored, copied, mostly_slow, renamed
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -214,13 +214,7 @@ def test_names_that_look_like_instructions_are_values_and_nothing_else(
     names = [f"{ORDERS[:40]} rank_{rank}.sqlite" for rank in range(len(job))]
     reports = copied(job, tmp_path / ORDERS[:30], names)
     for report in reports:
-        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", ORDERS)
-        edit(
-            report,
-            "update StringIds set value = ? || value where value not like '%nccl%' and id in "
-            "(select shortName from CUPTI_ACTIVITY_KIND_KERNEL)",
-            ORDERS,
-        )
+        renamed(report, ORDERS, ORDERS)
     ask = asking(tmp_path)
     where, db = [ORDERS[:30]], "run.duckdb"
     output = {

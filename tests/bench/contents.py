@@ -8,7 +8,6 @@ EVERY n-th mutant is tried, from FIRST on. Prints a JSON object for each that go
 and exits with 1 if there was one.
 """
 
-import faulthandler
 import json
 import os
 import resource
@@ -32,7 +31,7 @@ from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
 from rankscope.store import Database
 from rankscope.view.page_server import RunAnswers
-from tests.bench.fuzz import answer
+from tests.bench.fuzz import answer, complaint, named
 from tests.forge import forge, scene
 
 EVERY_TABLE = TABLES | COMPARED_TABLES
@@ -42,9 +41,6 @@ AS_LIMIT = 8 * 10**9
 
 LONGEST_S = 30
 """Of processor time; a busy machine may take longer."""
-
-STUCK_S = 120
-"""Of the clock on the wall: then the mutant is named and all ends."""
 
 COMMANDS = (
     "imbalance --db {db} --all --format json",
@@ -167,20 +163,6 @@ def _of_column(name: str, column: str, described: Column) -> Iterator[Change]:
     yield Change(f"{name} without {column}", (without,))
 
 
-def complaint(code: int, err: str) -> str | None:
-    """What is wrong with an answer."""
-    errors = [line for line in err.splitlines() if line.startswith("rankscope: error: ")]
-    if "Traceback" in err or "panicked" in err:
-        return "traceback"
-    if any(char in err for char in "\x1b\x07\x00"):
-        return "control characters"
-    if code == 0 and not errors:
-        return None
-    if code not in (2, 3, 4):
-        return f"exit code {code}"
-    return None if len(errors) == 1 else "not one line of error"
-
-
 def served(db: Path) -> tuple[int, str]:
     """What a served page answers: exit code and error."""
     try:
@@ -189,7 +171,7 @@ def served(db: Path) -> tuple[int, str]:
         ask.timeline("", "0,1", "5")
         ask.states("", "1", "5")
     except rankscope.RankscopeError as error:
-        return 4, f"rankscope: error: {error.message}"
+        return 4, f"rankscope: error: {error.message}\nhint: {error.hint}"
     return 0, ""
 
 
@@ -229,14 +211,12 @@ def run(every: int, first: int) -> int:
             for at, command in enumerate(several):
                 os.environ["RANKSCOPE_CACHE"] = "10"[(at + turn) % 2]
                 kept = change.made(whole, db)
-                faulthandler.dump_traceback_later(STUCK_S, exit=True)
-                print(number, change.what, command, file=sys.stderr, flush=True)
                 begin = time.process_time()
                 paths = {"db": kept, "whole": whole, "reports": base / "job", "other": other}
-                code, err = _answer(command.format(**paths).split(), kept)
-                faulthandler.cancel_dump_traceback_later()
+                with named(f"{number} {change.what} {command}"):
+                    code, err = _answer(command.format(**paths).split(), kept)
                 outcomes[f"exit {code}"] += 1
-                why = complaint(code, err)
+                why = complaint(code, err, (2, 3, 4))
                 if time.process_time() - begin > LONGEST_S:
                     why = "took too long"
                 if why is not None:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from rankscope_cli.main import main
@@ -44,7 +45,7 @@ def answer(*arguments: object) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def complaint(code: int, err: str) -> str | None:
+def complaint(code: int, err: str, failures: tuple[int, ...] = (3,)) -> str | None:
     """What is wrong with an answer."""
     lines = err.splitlines()
     errors = [line for line in lines if line.startswith("rankscope: error: ")]
@@ -55,9 +56,18 @@ def complaint(code: int, err: str) -> str | None:
         return "control characters"
     if code == 0 and not errors:
         return None
-    if code != 3:
+    if code not in failures:
         return f"exit code {code}"
     return None if (len(errors), len(hints)) == (1, 1) else "not one line of error and one of hint"
+
+
+@contextlib.contextmanager
+def named(mutant: str) -> Iterator[None]:
+    """Say which mutant is tried, and end all of this process where it takes too long."""
+    faulthandler.dump_traceback_later(STUCK_S, exit=True)
+    print(mutant, file=sys.stderr, flush=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def run(count: int, first: int) -> int:
@@ -74,16 +84,14 @@ def run(count: int, first: int) -> int:
             folder = base / str(number)
             folder.mkdir()
             path, done = mutant(source, kind, number, folder)
-            faulthandler.dump_traceback_later(STUCK_S, exit=True)
-            print(done, file=sys.stderr, flush=True)
             begin = time.process_time()
             db = folder / "run.duckdb"
-            code, _, err = answer("ingest", path, "--db", db, "--jobs", 1)
-            why = complaint(code, err)
-            if code == 0 and why is None:
-                code, _, err = answer("imbalance", "--db", db, "--format", "json")
+            with named(done):
+                code, _, err = answer("ingest", path, "--db", db, "--jobs", 1)
                 why = complaint(code, err)
-            faulthandler.cancel_dump_traceback_later()
+                if code == 0 and why is None:
+                    code, _, err = answer("imbalance", "--db", db, "--format", "json")
+                    why = complaint(code, err)
             outcomes[f"exit {code}"] += 1
             if why is not None:
                 bad += 1

@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.forge.schema import create
+
 Numbers = NDArray[np.int64]
 
 KERNELS, COPIES = 1_020_000, 5_000
@@ -30,40 +32,11 @@ BUCKETS = 4
 PID, PACKED = 4000, 1 << 48
 """The process, and what nsys adds to packed ids."""
 
-TABLES = {
-    "StringIds": "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL",
-    "PROCESSES": "globalPid INTEGER, pid INTEGER, name TEXT",
-    "TARGET_INFO_SESSION_START_TIME": "utcEpochNs INTEGER, utcTime TEXT, localTime TEXT",
-    "TARGET_INFO_SYSTEM_ENV": "globalVid INTEGER, devStateName TEXT NOT NULL, name TEXT NOT NULL, "
-    "nameEnum INTEGER NOT NULL, value TEXT NOT NULL",
-    "META_DATA_EXPORT": "name TEXT NOT NULL, value TEXT",
-    "NVTX_EVENTS": "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, "
-    "rangeId INTEGER, category INTEGER, color INTEGER, text TEXT, globalTid INTEGER, "
-    "endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER, "
-    "int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER, "
-    "floatValue REAL, jsonTextId INTEGER, jsonText TEXT",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL, "
-    "eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, "
-    "nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL, callchainId INTEGER",
-    "CUPTI_ACTIVITY_KIND_KERNEL": "start INTEGER NOT NULL, end INTEGER NOT NULL, "
-    "deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, greenContextId INTEGER, "
-    "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, "
-    "demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, mangledName INTEGER, "
-    "launchType INTEGER, cacheConfig INTEGER, registersPerThread INTEGER NOT NULL, "
-    "gridX INTEGER NOT NULL, gridY INTEGER NOT NULL, gridZ INTEGER NOT NULL, "
-    "blockX INTEGER NOT NULL, blockY INTEGER NOT NULL, blockZ INTEGER NOT NULL, "
-    "staticSharedMemory INTEGER NOT NULL, dynamicSharedMemory INTEGER NOT NULL, "
-    "localMemoryPerThread INTEGER NOT NULL, localMemoryTotal INTEGER NOT NULL, "
-    "gridId INTEGER NOT NULL, sharedMemoryExecuted INTEGER, graphNodeId INTEGER, "
-    "sharedMemoryLimitConfig INTEGER",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "start INTEGER NOT NULL, end INTEGER NOT NULL, "
-    "deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, greenContextId INTEGER, "
-    "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, "
-    "bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, deprecatedSrcId INTEGER, "
-    "srcKind INTEGER, dstKind INTEGER, srcDeviceId INTEGER, srcContextId INTEGER, "
-    "dstDeviceId INTEGER, dstContextId INTEGER, migrationCause INTEGER, graphNodeId INTEGER, "
-    "virtualAddress INTEGER",
-}
+TABLES = (
+    "StringIds", "PROCESSES", "TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_SYSTEM_ENV",
+    "META_DATA_EXPORT", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +128,8 @@ def _write(shape: Shape, path: Path) -> None:
         for setting in ("synchronous = OFF", "journal_mode = OFF"):
             file.execute(f"PRAGMA {setting}")
         with file:
-            for name, columns in TABLES.items():
-                file.execute(f"CREATE TABLE {name} ({columns})")
+            for name in TABLES:
+                file.execute(create(name, "2023.4"))
             launches = _launches(shape)
             _ranges(shape, launches, texts).insert(file, shape, "globalTid")
             _calls(shape, launches, texts).insert(file, shape, "globalTid")

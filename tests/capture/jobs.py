@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rankscope.capture import snippet
+from tests.support import Result
 
 SETUP = """\
 import os
@@ -56,7 +57,7 @@ def launch(
     ranks: Iterable[int],
     world: int = 4,
     **variables: str,
-) -> list[subprocess.CompletedProcess[str]]:
+) -> list[Result]:
     """Run a command once a rank, two a node, with what the scheduler would tell each."""
     running = []
     for rank in ranks:
@@ -75,5 +76,5 @@ def launch(
     done = []
     for process in running:
         out, err = process.communicate(timeout=60)
-        done.append(subprocess.CompletedProcess(command, process.returncode, out, err))
+        done.append(Result(process.returncode, out, err))
     return done

@@ -36,9 +36,9 @@ def test_values_are_not_evaluated(tmp_path: Path, scheduler: str, value: str) ->
         run = prepared(tmp_path, scheduler, CaptureConfig(nodes=1, delay_s=1))
         tools = {"RANKSCOPE_NSYS": str(tmp_path / "nsys"), name: value}
         [done] = launch(scheduler, [run, "true"], tmp_path, [0], **tools)
-        assert done.returncode != 0, (name, done)
-        assert len(done.stderr.splitlines()) == 1
-        assert "is not a number" in done.stderr or "no " in done.stderr
+        assert done.code != 0, (name, done)
+        assert len(done.err.splitlines()) == 1
+        assert "is not a number" in done.err or "no " in done.err
         assert not (tmp_path / "pwned").exists(), name
 
 
@@ -50,7 +50,7 @@ def test_numbers_are_decimal(tmp_path: Path, scheduler: str) -> None:
     padded = dict.fromkeys(numbers(scheduler), "08")
     tools = {"RANKSCOPE_NSYS": str(tmp_path / "nsys"), **padded}
     [done] = launch(scheduler, [run, "true"], tmp_path, [0], **tools)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
 
 
 def test_a_folder_of_our_own_has_no_name_that_others_know(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_folder_of_our_own_has_no_name_that_others_know(tmp_path: Path) -> Non
     for _ in range(3):
         tools = {"RANKSCOPE_NSYS": str(tmp_path / "nsys")}
         [done] = launch("torchrun", [run, "true"], tmp_path, [0], **tools)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         folder = Path((tmp_path / "used").read_text().strip())
         assert folder.parent == tmp_path / "tmp"
         assert folder.stat().st_mode & 0o777 == 0o700

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,7 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.nsys.header import head_facts
 from tests.capture.jobs import environment, launch, program
 from tests.frames import ranges
-from tests.support import mostly_slow
+from tests.support import mostly_slow, ran
 
 needs_nsys = pytest.mark.skipif(
     shutil.which("nsys") is None or find_spec("nvtx") is None,
@@ -54,8 +53,8 @@ def test_shellcheck_finds_nothing(scheduler: str, tmp_path: Path) -> None:
     scripts = [tmp_path / f"{number}.sh" for number, _ in enumerate(every)]
     for path, wish in zip(scripts, every, strict=True):
         save(path, wrapper(scheduler, wish, HOSTILE))
-    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    done = ran("shellcheck", *scripts)
+    assert (done.code, done.out) == (0, "")
 
 
 @pytest.mark.slow
@@ -66,7 +65,7 @@ def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path
     """Of four ranks on two nodes, local rank 1 of the first node and nobody else."""
     run = script(tmp_path, scheduler, CaptureConfig(trace="nvtx", local_ranks=(1, 3), nodes=1))
     done = launch(scheduler, [run, *program(tmp_path)], tmp_path, range(4))
-    assert [each.returncode for each in done] == [0] * 4, done
+    assert [each.code for each in done] == [0] * 4, done
     assert len((tmp_path / "ran").read_text().split()) == 4, "every rank trains"
     reports = tmp_path / FOLDERS.get(scheduler, "profiles")
     assert [path.name for path in reports.iterdir()] == ["report_rank_1.nsys-rep"]
@@ -87,12 +86,12 @@ def test_only_the_ranks_of_the_next_capture_are_recorded(tmp_path: Path) -> None
     )
     run = script(tmp_path, "slurm", wish)
     done = launch("slurm", [run, *program(tmp_path)], tmp_path, range(4))
-    assert [each.returncode for each in done] == [0] * 4, done
+    assert [each.code for each in done] == [0] * 4, done
     assert len((tmp_path / "ran").read_text().split()) == 4, "every rank trains"
     reports = tmp_path / FOLDERS["slurm"]
     names = sorted(path.name for path in reports.iterdir())
     assert names == ["report_rank_3.nsys-rep"]
-    assert "too old for --no-such-option: left out" in done[3].stderr
+    assert "too old for --no-such-option: left out" in done[3].err
     assert "# why: rank 3" in (tmp_path / "profile.sh").read_text()
 
 
@@ -107,8 +106,8 @@ def test_under_mpirun(tmp_path: Path) -> None:
     command = ["mpirun", *root, "--oversubscribe", "-n", "2", run, *program(tmp_path)]
     names = [f"report_rank_{rank}.nsys-rep" for rank in range(2)]
     reports = tmp_path / "reports"
-    done = subprocess.run(
-        command,
+    done = ran(
+        *command,
         cwd=tmp_path,
         env=environment(
             TMPDIR="/tmp",  # Open MPI's sockets want short paths
@@ -116,12 +115,9 @@ def test_under_mpirun(tmp_path: Path) -> None:
             SLURM_PROCID="0",  # of the batch script, and inherited by every rank
             SLURM_NTASKS="2",
         ),
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert sorted(path.name for path in reports.iterdir()) == names
     run_of = rankscope.ingest([reports], tmp_path / "run.duckdb")
     ranks = run_of.compare().tables.ranks.sort("rank")
@@ -141,17 +137,17 @@ def test_folders_are_taken_as_they_stand_and_reports_never_overwritten(tmp_path:
     wish = CaptureConfig(trace="nvtx", reports=HOSTILE)
     command = [script(tmp_path, "torchrun", wish), *program(tmp_path)]
     [done] = launch("torchrun", command, tmp_path, [3])
-    assert done.returncode == 0, done
+    assert done.code == 0, done
     report = tmp_path / HOSTILE / "report_rank_3.nsys-rep"
     before = report.read_bytes()
     assert not (tmp_path / "pwned").exists()
     [again] = launch("torchrun", command, tmp_path, [3])
-    assert again.returncode == 1
-    assert "report_rank_3.nsys-rep: is there already; move it away" in again.stderr
+    assert again.code == 1
+    assert "report_rank_3.nsys-rep: is there already; move it away" in again.err
     assert report.read_bytes() == before
     assert len((tmp_path / "ran").read_text().split()) == 1, "fails before it trains"
     [restarted] = launch("torchrun", command, tmp_path, [3], TORCHELASTIC_RESTART_COUNT="1")
-    assert restarted.returncode == 0, "a restarted worker trains on"
+    assert restarted.code == 0, "a restarted worker trains on"
 
 
 @pytest.mark.slow
@@ -161,7 +157,7 @@ def test_recording_ends_before_training_does(tmp_path: Path) -> None:
     code = "import time; time.sleep(2.5); open('ran', 'w')"
     run = script(tmp_path, "slurm", CaptureConfig(trace="nvtx", delay_s=1, duration_s=1))
     [done] = launch("slurm", [run, sys.executable, "-c", code], tmp_path, [0])
-    assert done.returncode == 0, done
+    assert done.code == 0, done
     assert (tmp_path / "ran").exists(), "training was not killed"
     assert (tmp_path / "profiles/77.0/report_rank_0.nsys-rep").exists()
 
@@ -191,7 +187,7 @@ def test_options_are_spelled_as_the_nsys_at_hand_does(
     nsys = newer_nsys(tmp_path, *offered)
     run = script(tmp_path, "slurm", CaptureConfig(functions="/a b/torch.json", metrics=True))
     done = launch("slurm", [run, "train"], tmp_path, range(4), RANKSCOPE_NSYS=nsys)
-    output = [each.stdout.splitlines() for each in done]
+    output = [each.out.splitlines() for each in done]
     assert all(f"{offered[0]}=/a b/torch.json" in options for options in output)
     assert [used in options for options in output] == [True, False] * 2, "once a node"
     assert "--output=profiles/77.0/report_rank_%q{SLURM_PROCID}" in output[0]
@@ -209,7 +205,7 @@ def test_the_window_and_the_trace(tmp_path: Path) -> None:
     )
     run = script(tmp_path, "mpirun", wish)
     [done] = launch("mpirun", [run, "train"], tmp_path, [2], RANKSCOPE_NSYS=nsys)
-    output = done.stdout.splitlines()
+    output = done.out.splitlines()
     assert output[0] == str(node)
     assert node.is_dir()
     for option in (
@@ -227,24 +223,22 @@ def test_the_window_and_the_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheduler", [*Scheduler])
 def test_failures_say_what_to_do(scheduler: str, tmp_path: Path) -> None:
     run = script(tmp_path, scheduler)
-    alone = subprocess.run(
-        [run, "train"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
-    assert alone.returncode != 0
-    assert "in front of this script" in alone.stderr
+    alone = ran(run, "train", cwd=tmp_path, env=environment())
+    assert alone.code != 0
+    assert "in front of this script" in alone.err
     [lost] = launch(scheduler, [run, "train"], tmp_path, [0], RANKSCOPE_NSYS="no-such-nsys")
-    assert "no-such-nsys: not found; load its module, or set RANKSCOPE_NSYS" in lost.stderr
-    assert lost.returncode == 1
+    assert "no-such-nsys: not found; load its module, or set RANKSCOPE_NSYS" in lost.err
+    assert lost.code == 1
     [nothing] = launch(scheduler, [run], tmp_path, [0])
-    assert "name the training command" in nothing.stderr
+    assert "name the training command" in nothing.err
 
 
 def test_an_old_nsys_cannot_annotate_functions(tmp_path: Path) -> None:
     run = script(tmp_path, "slurm", CaptureConfig(functions="/x.json"))
     nsys = newer_nsys(tmp_path)
     [done] = launch("slurm", [run, "train"], tmp_path, [0], RANKSCOPE_NSYS=nsys)
-    assert done.returncode == 1
-    assert "too old to annotate Python functions" in done.stderr
+    assert done.code == 1
+    assert "too old to annotate Python functions" in done.err
 
 
 def test_every_traced_function_has_a_meaning() -> None:

@@ -6,8 +6,6 @@ Each is a command as a process of its own, whose address space and time are limi
 import gzip
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ import pytest
 import rankscope
 from rankscope.errors import DatabaseError
 from rankscope.view.page_server import RunAnswers
-from tests.support import SAMPLE, MakeForged, Result, Stored, copied, edit, mostly_nightly
+from tests.support import SAMPLE, MakeForged, Result, Stored, copied, edit, mostly_nightly, python
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -52,12 +50,8 @@ def limited(folder: Path, *words: object) -> Result:
         "from rankscope_cli.main import main\n"
         "main(sys.argv[1:])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], cwd=folder,
-        capture_output=True, text=True, check=False,
-        env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")},
-    )  # fmt: skip
-    return Result(done.returncode, done.stdout, done.stderr)
+    own = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    return python("-c", code, *words, cwd=folder, env=own)
 
 
 def clear(output: Result) -> None:

@@ -7,19 +7,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import (
-    SAMPLE,
-    SHARED,
-    Cli,
-    edit,
-    mostly_nightly,
-    mostly_slow,
-    sqlite_tables,
-)
-
-needs_public = pytest.mark.skipif(
-    not (SHARED / "public").is_dir(), reason="the public reports are not here"
-)
+from tests.support import SAMPLE, Cli, edit, mostly_nightly, mostly_slow, public, sqlite_tables
 
 
 def codes(run: rankscope.Run) -> dict[str, tuple[int, ...]]:
@@ -149,7 +137,6 @@ def test_hints_do_not_propose_what_was_done(reports: list[Path], cli: Cli) -> No
     assert "--iteration lap" not in refused.err.splitlines()[-1]
 
 
-@needs_public
 @pytest.mark.parametrize(
     ("name", "code"),
     mostly_slow(
@@ -163,8 +150,7 @@ def test_hints_do_not_propose_what_was_done(reports: list[Path], cli: Cli) -> No
     ),
 )
 def test_reports_of_others_are_read_without_options(cli: Cli, name: str, code: str) -> None:
-    path = SHARED / "public" / name
-    assert cli("ingest", path).code == 0
+    assert cli("ingest", public(name)).code == 0
     run = rankscope.open_run("rankscope.duckdb")
     assert code in codes(run)
     assert run.iterations(include_warmup=True).height > 3

@@ -1,7 +1,5 @@
 """`rankscope diff`: its JSON, tables, and the gate for CI."""
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -158,7 +156,7 @@ def test_what_changed_comes_first(cli: Cli, slower: Pair, output: str) -> None:
 
 def test_csv_has_a_row_per_metric_and_rank(cli: Cli, slower: Pair) -> None:
     options = ("--metric", "iteration", "--metric", "load", "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(cli("diff", *slower, *options).out)))
+    rows = cli("diff", *slower, *options).rows
     assert len(rows) == 2 + 2 * 4
     assert rows[0].keys() >= CHANGE | {"rank"}
     assert {row["rank"] for row in rows} == {"", "0", "1", "2", "3"}

@@ -17,9 +17,7 @@ from rankscope.model.options import Options
 from tests.support import (
     SAMPLE,
     Cli,
-    MakeForged,
     Stored,
-    copied,
     edit,
     mostly_nightly,
     mostly_slow,
@@ -72,14 +70,12 @@ def spoiled(less: set[str], slow: int | None = None) -> list[Any]:
 
 
 @pytest.fixture
-def reports(tmp_path: Path, forged: MakeForged) -> list[Path]:
+def reports(sample_reports: list[Path]) -> list[Path]:
     """Real reports, in the newer schema's clothes where the environment must be changed."""
-    names = sorted(SAMPLE.glob("*.sqlite"))
-    copies = copied(names, tmp_path / "reports")
-    for rank, path in enumerate(copies):
+    for rank, path in enumerate(sample_reports):
         edit(path, "create table if not exists META_DATA_CAPTURE (name text, value text)")
         with_environment(path, RANK=str(rank), WORLD_SIZE="4")
-    return copies
+    return sample_reports
 
 
 @pytest.mark.parametrize("what", spoiled(OTHER_NAMES, slow=4))

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from rankscope.model.kinds import By
 from rankscope.model.metrics import METRICS
 from rankscope.output.plots import KINDS
 from tests.reference import FILE, help_of, reference
+from tests.support import python
 
 
 def test_the_reference_is_what_help_says() -> None:
@@ -41,8 +40,9 @@ def test_help_has_examples_groups_and_fits_a_terminal(command: str) -> None:
 
 
 def completed(tmp_path: Path, *words: str, shell: str = "bash") -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "rankscope"],
+    return python(
+        "-m",
+        "rankscope",
         cwd=tmp_path,
         env={
             **os.environ,
@@ -51,10 +51,8 @@ def completed(tmp_path: Path, *words: str, shell: str = "bash") -> str:
             "COMP_CWORD": str(len(words) - 1),
             "_TYPER_COMPLETE_ARGS": " ".join(words),
         },
-        capture_output=True,
-        text=True,
         check=True,
-    ).stdout
+    ).out
 
 
 @pytest.mark.slow
@@ -77,7 +75,5 @@ def test_help_needs_no_heavy_library(tmp_path: Path) -> None:
         "except SystemExit: print({'polars', 'duckdb', 'matplotlib', 'numpy', 'rich'} "
         "& {*sys.modules}, file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stderr.strip() == "set()"
+    done = python("-c", program, cwd=tmp_path, check=True)
+    assert done.err.strip() == "set()"

@@ -1,5 +1,6 @@
 """Reports are made by others: nothing in them reaches a terminal or a query."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support import (
     copied,
     edit,
     mostly_nightly,
+    renamed,
     with_environment,
 )
 
@@ -38,12 +40,6 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def reports(tmp_path: Path) -> list[Path]:
-    """Real reports to spoil."""
-    return copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
-
-
 def harmless(result: Result) -> None:
     for text in (result.out, result.err):
         assert not {char for char in text if ord(char) < 32 and char != "\n"}
@@ -52,10 +48,11 @@ def harmless(result: Result) -> None:
 
 
 @pytest.mark.parametrize("first", mostly_nightly([0, 3, 6], 0))
-def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
+def test_hosts_of_any_name(cli: Cli, sample_reports: list[Path], first: int) -> None:
+    reports = sample_reports
     names = HOSTILES[first : first + 4]
     for report, name in zip(reports, names, strict=True):
-        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+        renamed(report, name)
     for command in COMMANDS:
         arguments = [*command, *(reports if command[0] == "ingest" else [])]
         for output in ("table", "markdown", "csv"):
@@ -71,8 +68,9 @@ def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
 
 
 @pytest.mark.parametrize("name", mostly_nightly(HOSTILES), ids=range(len(HOSTILES)))
-def test_ranges_of_any_name(cli: Cli, reports: list[Path], name: str | bytes) -> None:
+def test_ranges_of_any_name(cli: Cli, sample_reports: list[Path], name: str | bytes) -> None:
     """As foreign ranges they change nothing; as the only ones they are listed harmlessly."""
+    reports = sample_reports
     for report in reports:
         edit(
             report,
@@ -141,13 +139,7 @@ def test_hostile_names_in_every_command(cli: Cli, forged: MakeForged, tmp_path: 
     reports = copied(forged("planted", iterations=12).reports, tmp_path / "reports")
     names = ["\x1b]0;title\x07", "<script>alert(1)</script>|\u202ereversed", "שלום" * 125, BROKEN]
     for report, name in zip(reports, names, strict=True):
-        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
-        edit(
-            report,
-            "update StringIds set value = ? || value where value not like '%nccl%' and id in "
-            "(select shortName from CUPTI_ACTIVITY_KIND_KERNEL)",
-            name if isinstance(name, str) else "\x9b31m",
-        )
+        renamed(report, name, name if isinstance(name, str) else "\x9b31m")
     assert cli("ingest", *reports).code == 0
     everywhere = [("imbalance", "--by", by) for by in By] + [
         ("check", *reports), ("diff", "rankscope.duckdb", "rankscope.duckdb"),
@@ -166,6 +158,10 @@ def test_hostile_names_in_every_command(cli: Cli, forged: MakeForged, tmp_path: 
     for written in ("t.json", "t.csv"):
         text = (tmp_path / written).read_text("utf-8")
         assert not {char for char in text if ord(char) < 32 and char != "\n"}
+    trace = json.loads((tmp_path / "t.json").read_text("utf-8"))["traceEvents"]
+    processes = [each["args"]["name"] for each in trace if each["name"] == "process_name"]
+    assert processes
+    assert all(name.isprintable() for name in processes)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """`rankscope imbalance`: its JSON, tables, ranges, and the gate for CI."""
 
-import csv
-import io
 import json
 import re
 import shutil
@@ -116,8 +114,7 @@ def test_tables_by(cli: Cli, sample: Stored, by: str, keys: set[str], rows: int)
     answer = document(cli, sample, "--by", by)["rows"]
     assert len(answer) == rows
     assert answer[0].keys() >= keys
-    text = cli("imbalance", "--db", sample.db, "--by", by, "--format", "csv").out
-    as_csv = list(csv.DictReader(io.StringIO(text)))
+    as_csv = cli("imbalance", "--db", sample.db, "--by", by, "--format", "csv").rows
     assert len(as_csv) == rows
     assert as_csv[0].keys() >= keys
     shown = cli("imbalance", "--db", sample.db, "--by", by).out
@@ -138,8 +135,7 @@ def test_the_verdict_comes_first(cli: Cli, sample: Stored, output: str) -> None:
 
 
 def test_csv_is_a_table_of_ranks(cli: Cli, sample: Stored) -> None:
-    text = cli("imbalance", "--db", sample.db, "--format", "csv").out
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = cli("imbalance", "--db", sample.db, "--format", "csv").rows
     assert [row["rank"] for row in rows] == ["0", "1", "2", "3"]
     assert rows[0]["idle_ns"] == "", "unknown is empty"
     assert int(rows[2]["load_ns"]) > 2 * int(rows[0]["load_ns"])
@@ -226,8 +222,8 @@ def test_rows_by_kernel(cli: Cli, stored: MakeStored) -> None:
     assert worst["slowest_ns"] > worst["mean_ns"] > 0
     text = cli("imbalance", "--db", job.db, "--by", "kernel").out
     assert worst["name"] in text
-    table = cli("imbalance", "--db", job.db, "--by", "kernel", "--format", "csv").out
-    assert len(list(csv.DictReader(io.StringIO(table)))) == len(rows)
+    table = cli("imbalance", "--db", job.db, "--by", "kernel", "--format", "csv").rows
+    assert len(table) == len(rows)
 
 
 def test_operations_of_no_length_have_no_share(cli: Cli, tmp_path: Path) -> None:
@@ -235,9 +231,7 @@ def test_operations_of_no_length_have_no_share(cli: Cli, tmp_path: Path) -> None
     db = tmp_path / "run.duckdb"
     trace = public("kineto/hta_gpu_user_annotation.json.gz")
     assert cli("ingest", trace, "--db", db).code == 0
-    rows = json.loads(cli("imbalance", "--db", db, "--by", "kernel", "--format", "json").out)[
-        "rows"
-    ]
+    rows = cli("imbalance", "--db", db, "--by", "kernel", "--format", "json").document["rows"]
     [copies] = [row for row in rows if row["kind"] == "copy" and row["mean_ns"] == 0]
     assert copies["clear_share"] is None
 

@@ -1,7 +1,5 @@
 """`rankscope ingest`: its JSON, its formats, its options."""
 
-import csv
-import io
 from pathlib import Path
 
 import pytest
@@ -44,7 +42,7 @@ def test_its_document_and_tables(cli: Cli, tmp_path: Path) -> None:
         assert word in line
     listed = cli("ingest", SAMPLE, "--verbose")
     assert all(f"report_rank_{rank}.sqlite" in listed.out + listed.err for rank in range(4))
-    rows = list(csv.DictReader(io.StringIO(cli("ingest", SAMPLE, "--format", "csv").out)))
+    rows = cli("ingest", SAMPLE, "--format", "csv").rows
     assert len(rows) == 4
     assert rows[2]["ranks"] == "2"
     assert rows[0].keys() >= REPORT_KEYS

@@ -3,51 +3,45 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, mostly_slow
+from tests.support import SAMPLE, Result, mostly_slow, ran
 
 SCRIPT = shutil.which("rankscope", path=str(Path(sys.executable).parent))
 
 
-def run(
-    *arguments: object, cwd: Path, module: bool = False, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, cwd: Path, module: bool = False, **environment: str) -> Result:
     if not module and SCRIPT is None:
         pytest.skip("the console script is not installed beside this Python")
     program = [sys.executable, "-m", "rankscope"] if module else [str(SCRIPT)]
-    return subprocess.run(
-        [*program, *map(str, arguments)],
-        cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return ran(*program, *map(str, arguments), cwd=cwd, env={**os.environ, **environment})
 
 
 @pytest.mark.slow
 def test_three_commands_from_reports_to_picks(tmp_path: Path) -> None:
-    assert run("ingest", SAMPLE, cwd=tmp_path).returncode == 0
+    assert run("ingest", SAMPLE, cwd=tmp_path).code == 0
     output = run("imbalance", cwd=tmp_path)
-    assert output.returncode == 0
-    assert output.stdout.startswith("Rank 2 (node1)")
-    assert output.stderr == ""
-    assert "\x1b" not in output.stdout
-    assert "nsys-ui " in run("pick-reports", cwd=tmp_path).stdout
+    assert output.code == 0
+    assert output.out.startswith("Rank 2 (node1)")
+    assert output.err == ""
+    assert "\x1b" not in output.out
+    assert "nsys-ui " in run("pick-reports", cwd=tmp_path).out
     gate = run("imbalance", "--fail-above", 10, "--format", "json", cwd=tmp_path)
-    assert gate.returncode == 10
-    assert json.loads(gate.stdout)["verdict"]["ranks"] == [2]
-    assert gate.stderr.count("rankscope: error: ") == 1
+    assert gate.code == 10
+    assert json.loads(gate.out)["verdict"]["ranks"] == [2]
+    assert gate.err.count("rankscope: error: ") == 1
 
 
 def test_errors_have_two_lines_and_a_code(tmp_path: Path) -> None:
     for arguments, code in ((("imbalance",), 4), (("ingest", "nowhere"), 2), (("nonsense",), 2)):
         output = run(*arguments, cwd=tmp_path)
-        assert output.returncode == code
-        assert output.stdout == ""
-        error, hint = output.stderr.splitlines()
+        assert output.code == code
+        assert output.out == ""
+        error, hint = output.err.splitlines()
         assert error.startswith("rankscope: error: ")
         assert hint.startswith("hint: ")
 
@@ -55,15 +49,15 @@ def test_errors_have_two_lines_and_a_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", mostly_slow([False, True]))
 def test_version_and_help(tmp_path: Path, module: bool) -> None:
     output = run("--version", cwd=tmp_path, module=module)
-    assert (output.returncode, output.stdout) == (0, f"rankscope {rankscope.__version__}\n")
+    assert (output.code, output.out) == (0, f"rankscope {rankscope.__version__}\n")
     output = run("--help", cwd=tmp_path, module=module, NO_COLOR="1")
-    assert output.returncode == 0
-    assert all(name in output.stdout for name in ("ingest", "imbalance", "pick-reports", "report"))
+    assert output.code == 0
+    assert all(name in output.out for name in ("ingest", "imbalance", "pick-reports", "report"))
     for command in ("ingest", "imbalance", "pick-reports", "report"):
         output = run(command, "--help", cwd=tmp_path, module=module, NO_COLOR="1", COLUMNS="120")
-        assert output.returncode == 0
+        assert output.code == 0
         for option in ("--db", "--format", "--quiet", "--verbose", "--help"):
-            assert option in output.stdout, (command, option)
+            assert option in output.out, (command, option)
 
 
 @pytest.mark.slow
@@ -72,18 +66,15 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
         pytest.skip("the console script is not installed beside this Python")
     run("ingest", SAMPLE, cwd=tmp_path)
     command = f"'{SCRIPT}' imbalance --by iteration --format json | head -c 10"
-    output = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert "Traceback" not in output.stderr
-    assert "rror" not in output.stderr
-    assert len(output.stdout) == 10
+    output = ran("bash", "-o", "pipefail", "-c", command, cwd=tmp_path)
+    assert "Traceback" not in output.err
+    assert "rror" not in output.err
+    assert len(output.out) == 10
 
 
 @pytest.mark.slow
 def test_several_processes_leave_no_trace_behind(tmp_path: Path) -> None:
     """Workers start clean: no warning, no double work, and the main module is not run again."""
     output = run("ingest", SAMPLE, "--jobs", 2, cwd=tmp_path)
-    assert (output.returncode, output.stderr) == (0, "")
+    assert (output.code, output.err) == (0, "")
     assert [path.name for path in tmp_path.iterdir()] == ["rankscope.duckdb"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rankscope_cli import limits
 
-from tests.support import SAMPLE, Result, Stored, mostly_nightly
+from tests.support import SAMPLE, Result, Stored, mostly_nightly, ran
 
 pytestmark = [
     pytest.mark.slow,  # robustness: each starts processes or reads many odd inputs
@@ -43,11 +43,7 @@ COMMANDS = {
 def limited(folder: Path, limit: str, *words: object) -> Result:
     """What a command does under a limit, as `-n 64`."""
     command = ["sh", "-c", f'ulimit -c 0; ulimit {limit}; exec "$@"', "sh", sys.executable, "-m"]
-    done = subprocess.run(
-        [*command, "rankscope", *map(str, words)],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    return Result(done.returncode, done.stdout, done.stderr)
+    return ran(*command, "rankscope", *map(str, words), cwd=folder, timeout=120)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import product
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Cli, Result, copied, mostly_nightly
+from tests.support import SAMPLE, Cli, Result, copied, mostly_nightly, ran
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -26,13 +25,9 @@ def bound(tmp_path: Path) -> Cli:
         pytest.skip("root may read all, and setpriv is not installed")
 
     def run(*arguments: object, cache: Path = tmp_path / "cache") -> Result:
-        done = subprocess.run(
-            [*(DROPPED if os.geteuid() == 0 else []), sys.executable, "-m", "rankscope",
-             *map(str, arguments)],
-            cwd=tmp_path, env=os.environ | {"XDG_CACHE_HOME": str(cache)},
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        return Result(done.returncode, done.stdout, done.stderr)
+        command = [*(DROPPED if os.geteuid() == 0 else []), sys.executable, "-m", "rankscope"]
+        own = os.environ | {"XDG_CACHE_HOME": str(cache)}
+        return ran(*command, *arguments, cwd=tmp_path, env=own, timeout=120)
 
     return run
 

@@ -1,7 +1,5 @@
 """`rankscope pick-reports`: its JSON, tables, and the line that opens the reports."""
 
-import csv
-import io
 import shlex
 from pathlib import Path
 
@@ -63,7 +61,7 @@ def test_other_formats(cli: Cli, sample: Stored, output: str) -> None:
     for word in ("min", "median", "max", "node1", "report_rank_2"):
         assert word in result.out
     if output == "csv":
-        rows = list(csv.DictReader(io.StringIO(result.out)))
+        rows = result.rows
         assert [row["label"] for row in rows] == ["min", "median", "max", "slow"]
         assert all(int(row["worst_start_ns"]) < int(row["worst_end_ns"]) for row in rows)
     if output == "table":

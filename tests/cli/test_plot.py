@@ -10,14 +10,12 @@ import pytest
 
 from rankscope.output.plots import KINDS
 from tests.support import (
-    SAMPLE,
     Cli,
     MakeStored,
     Stored,
-    copied,
-    edit,
     mostly_nightly,
     mostly_slow,
+    renamed,
 )
 
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
@@ -103,12 +101,11 @@ def test_no_database(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_names_of_any_kind(cli: Cli, tmp_path: Path) -> None:
+def test_names_of_any_kind(cli: Cli, sample_reports: list[Path]) -> None:
     """What stands in an SVG is the name's text: no markup, no mathematics, nothing endless."""
-    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
-    for report, name in zip(reports, NAMES, strict=True):
-        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
-    assert cli("ingest", *reports).code == 0
+    for report, name in zip(sample_reports, NAMES, strict=True):
+        renamed(report, name)
+    assert cli("ingest", *sample_reports).code == 0
     for kind in ANYWHERE:
         assert cli("plot", kind, "-o", "x.svg").code == 0
         tree = ElementTree.fromstring(Path("x.svg").read_bytes())

@@ -43,8 +43,11 @@ def reports(request: pytest.FixtureRequest, forged: MakeForged, tmp_path: Path) 
 def test_no_secret_leaves_a_report(cli: Cli, reports: list[Path]) -> None:
     folder = reports[0].parent
     assert SECRET.encode() in reports[0].read_bytes(), "else this shows nothing"
-    outputs = [cli("ingest", folder, "--verbose", "--format", output)
-               for output in ("table", "json", "csv", "markdown")]  # fmt: skip
+    outputs = [
+        cli(command, folder, "--verbose", "--format", output)
+        for command in ("check", "ingest")
+        for output in ("table", "json", "csv", "markdown")
+    ]
     for command in ("imbalance", "pick-reports"):
         outputs += [cli(command, "--verbose", "--format", output) for output in ("table", "csv")]
     outputs.append(cli("imbalance", "--format", "json"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import MakeStored, Stored, mostly_slow
+from tests.support import MakeStored, Stored, mostly_slow, python
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 SCREEN = 40
@@ -115,12 +115,10 @@ def test_of_many_rows_those_that_tell_most(sample: Stored) -> None:
 
 
 def test_piped_it_is_plain_and_as_short(sample: Stored, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "rankscope", "imbalance", "--by", "iteration", "--db", sample.db],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-        env={**os.environ, "COLUMNS": "40"},
-    )  # fmt: skip
-    assert not {*done.stdout} & {*BLOCKS, "\x1b"}
-    assert "9 more: --all" in done.stdout, "as on a terminal"
+    words = ("imbalance", "--by", "iteration", "--db", sample.db)
+    narrow = {**os.environ, "COLUMNS": "40"}
+    done = python("-m", "rankscope", *words, cwd=tmp_path, check=True, env=narrow)
+    assert not {*done.out} & {*BLOCKS, "\x1b"}
+    assert "9 more: --all" in done.out, "as on a terminal"
     sentence = sample.run.imbalance().verdict.sentence
-    assert done.stdout.splitlines()[0] == sentence, "sentences are not folded"
+    assert done.out.splitlines()[0] == sentence, "sentences are not folded"

@@ -3,8 +3,6 @@
 import ast
 import inspect
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import cache
@@ -21,7 +19,7 @@ from rankscope.ingestion.check import remedies, single_report
 from rankscope.model.kinds import By, CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS, Unit
 from rankscope.output.explain import entries, explain
-from tests.support import Cli
+from tests.support import Cli, python
 
 PACKAGE = Path(rankscope.__file__).parent
 
@@ -174,7 +172,5 @@ def test_it_answers_without_heavy_libraries() -> None:
         "except SystemExit: print({'polars', 'duckdb', 'matplotlib', 'numpy', 'rich'} "
         "& {*sys.modules}, file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stderr.strip() == "set()"
+    done = python("-c", program, check=True)
+    assert done.err.strip() == "set()"

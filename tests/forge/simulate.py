@@ -9,7 +9,7 @@ from tests.forge.host import SYNCHRONIZE, RankHost
 from tests.forge.job import MILLISECOND, Job
 from tests.forge.ownership import Comm, Work
 from tests.forge.record import Identity, RankClock, RankRecord
-from tests.forge.step import gpu_step, host_step
+from tests.forge.step import step
 from tests.forge.truth import Account, Row, Truth, collective_rows
 
 SECOND = 1_000_000_000
@@ -70,7 +70,6 @@ def simulate(job: Job) -> Simulation:
 
 def _run(job: Job, hosts: list[RankHost], engine: Engine, iteration: int) -> None:
     """Let every rank run one iteration's host program, resolving the device as it goes."""
-    step = gpu_step if job.gpu else host_step
     programs = [step(host, iteration) for host in hosts]
     asleep: set[int] = set()
     ready = deque(range(len(hosts)))

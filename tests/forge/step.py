@@ -1,9 +1,11 @@
 """One training step of a rank: what its threads do, call by call.
 
-`gpu_step` is a PyTorch-like step on a GPU, `host_step` one without CUDA, whose all-reduces block.
+It is a PyTorch-like step on a GPU, or one without CUDA, whose all-reduces block.
 """
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 
@@ -49,8 +51,8 @@ def _grids(seed: int, phase: str, count: int) -> tuple[float, ...]:
     return tuple((end - begin) * count for begin, end in zip((0.0, *ends), ends, strict=False))
 
 
-def gpu_step(host: RankHost, iteration: int) -> Wait:
-    """Load, forward, backward with bucketed reductions, optimizer; then wait for the device."""
+def step(host: RankHost, iteration: int) -> Wait:
+    """Load and train, then what the loop around the step does."""
     job, markers = host.job, host.job.markers
     host.begin(iteration)
     if job.load_at == "between":
@@ -59,25 +61,7 @@ def gpu_step(host: RankHost, iteration: int) -> Wait:
     host.push(markers.iteration and markers.iteration.format(i=iteration))
     if job.load_at != "between":
         yield from _load(host)
-    if job.graph:
-        yield from _graph(host)
-    else:
-        reducing = job.reduces(iteration)
-        last = job.micro_batches - 1
-        if job.stages > 1:  # GPipe: every micro-batch forward, then every one backward
-            for _ in range(job.micro_batches):
-                yield from _forward(host)
-            for micro in range(job.micro_batches):
-                yield from _backward(host, reducing and micro == last)
-            for pair, stream in ((host.before, PREVIOUS_STAGE), (host.after, NEXT_STAGE)):
-                if pair is not None:  # the step is not over before its last sends are
-                    host.edge(stream, COMPUTE)
-        else:
-            for micro in range(job.micro_batches):
-                yield from _forward(host)
-                yield from _backward(host, reducing and micro == last)
-    yield from _optimizer(host)
-    yield from _finish(host)
+    yield from (_on_gpu if job.gpu else _on_host)(host, job.reduces(iteration))
     host.pop()
     host.span = (first, host.t)
     # The loop around the step: fetching where nothing names the loading, else only Python.
@@ -85,6 +69,40 @@ def gpu_step(host: RankHost, iteration: int) -> Wait:
     host.t += job.host.python_ns
     if job.background_loader:
         _background(host, first)
+
+
+def _on_gpu(host: RankHost, reducing: bool) -> Wait:
+    """Forward, backward with bucketed reductions, optimizer; then wait for the device."""
+    job = host.job
+    last = job.micro_batches - 1
+    if job.graph:
+        _graph(host)
+    elif job.stages > 1:  # GPipe: every micro-batch forward, then every one backward
+        for _ in range(job.micro_batches):
+            yield from _forward(host)
+        for micro in range(job.micro_batches):
+            yield from _backward(host, reducing and micro == last)
+        for pair, stream in ((host.before, PREVIOUS_STAGE), (host.after, NEXT_STAGE)):
+            if pair is not None:  # the step is not over before its last sends are
+                host.edge(stream, COMPUTE)
+    else:
+        for micro in range(job.micro_batches):
+            yield from _forward(host)
+            yield from _backward(host, reducing and micro == last)
+    yield from _optimizer(host)
+    yield from _finish(host)
+
+
+@contextmanager
+def _phase(host: RankHost, phase: str, marker: str | None) -> Iterator[None]:
+    """A phase of the main thread, in its range; what follows is of none."""
+    host.enter(phase)
+    host.push(marker)
+    host.stall(phase)
+    yield
+    host.pop()
+    host.enter("other")
+    host.t += host.job.host.python_ns
 
 
 def _load(host: RankHost) -> Wait:
@@ -111,7 +129,7 @@ def _copy(host: RankHost) -> Wait:
         host.edge(COPY, COMPUTE)
 
 
-def _phase(host: RankHost, phase: str, base_ns: int, count: int) -> list[tuple[str, int, float]]:
+def _kernels(host: RankHost, phase: str, base_ns: int, count: int) -> list[tuple[str, int, float]]:
     """Names, durations and relative grids of a phase's kernels in this iteration."""
     names, job, length = KERNELS[phase], host.job, host.length(phase)
     parts = _split(job.seed, phase, count, host.amount(phase, base_ns))
@@ -136,126 +154,109 @@ def _exchange(host: RankHost, pair: str | None, stream: int, receive: bool) -> N
 
 def _forward(host: RankHost) -> Wait:
     job = host.job
-    host.enter("forward")
-    host.push(job.markers.forward)
-    host.stall("forward")
-    _exchange(host, host.before, PREVIOUS_STAGE, receive=True)
-    if job.copy_at == "forward":
-        yield from _copy(host)
     count = job.work.forward_kernels
-    base = job.work.forward_ns // job.micro_batches
-    for i, (name, ns, grid) in enumerate(_phase(host, "forward", base, count), start=1):
-        yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
-        if host.tensor and i in (count // 2, count):
-            _tensor_parallel(host, host.tensor)
-    _exchange(host, host.after, NEXT_STAGE, receive=False)
-    host.pop()
-    host.enter("other")
-    host.t += job.host.python_ns
+    with _phase(host, "forward", job.markers.forward):
+        _exchange(host, host.before, PREVIOUS_STAGE, receive=True)
+        if job.copy_at == "forward":
+            yield from _copy(host)
+        base = job.work.forward_ns // job.micro_batches
+        for i, (name, ns, grid) in enumerate(_kernels(host, "forward", base, count), start=1):
+            yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
+            _tensor_parallel(host, i, count)
+        _exchange(host, host.after, NEXT_STAGE, receive=False)
 
 
-def _tensor_parallel(host: RankHost, group: str) -> None:
-    """Sum activations over a tensor-parallel group; the next kernel needs the result."""
-    host.edge(COMPUTE, TENSOR_PARALLEL)
-    host.collect(group, "all_reduce", "activation", TENSOR_PARALLEL, ACTIVATION_BYTES)
-    host.edge(TENSOR_PARALLEL, COMPUTE)
+def _tensor_parallel(host: RankHost, i: int, count: int) -> None:
+    """Sum activations over a tensor-parallel group amid a phase and at its end."""
+    if host.tensor and i in (count // 2, count):
+        _reduced(host, host.tensor, "all_reduce", "activation", TENSOR_PARALLEL, ACTIVATION_BYTES)
+
+
+def _reduced(host: RankHost, group: str, op: str, purpose: str, stream: int, nbytes: int) -> None:
+    """A collective of what was computed, whose result the next kernel needs."""
+    host.edge(COMPUTE, stream)
+    host.collect(group, op, purpose, stream, nbytes)
+    host.edge(stream, COMPUTE)
 
 
 def _backward(host: RankHost, reducing: bool) -> Wait:
-    job = host.job
-    data = host.data
-    host.enter("backward")
-    host.push(job.markers.backward)
-    host.stall("backward")
-    if job.autograd_thread:  # the main thread sleeps in backward() while another one launches
-        host.t += job.host.thread_handoff_ns
-        host.tid = host.identity.autograd_tid
-    _exchange(host, host.after, NEXT_STAGE, receive=True)
-    count, buckets = job.work.backward_kernels, job.buckets
-    ready = [(b + 1) * count // buckets for b in range(buckets)]
-    base = job.work.backward_ns // job.micro_batches
-    for i, (name, ns, grid) in enumerate(_phase(host, "backward", base, count), start=1):
-        yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
-        if host.tensor and i in (count // 2, count):
-            _tensor_parallel(host, host.tensor)
-        for _ in range(ready.count(i) if reducing and data else 0):
-            host.edge(COMPUTE, DATA_PARALLEL)
-            nbytes = job.network.gradient_bytes // buckets
-            host.collect(data or "", job.gradient_op, "gradient", DATA_PARALLEL, nbytes)
-    _exchange(host, host.before, PREVIOUS_STAGE, receive=False)
-    if reducing:
-        host.edge(DATA_PARALLEL, COMPUTE)
-    if job.autograd_thread:
-        host.t += job.host.thread_handoff_ns
-        host.tid = host.identity.main_tid
-    host.pop()
-    host.enter("other")
-    host.t += job.host.python_ns
+    job, data = host.job, host.data
+    count = job.work.backward_kernels
+    with _phase(host, "backward", job.markers.backward):
+        if job.autograd_thread:  # the main thread sleeps in backward() while another one launches
+            host.t += job.host.thread_handoff_ns
+            host.tid = host.identity.autograd_tid
+        _exchange(host, host.after, NEXT_STAGE, receive=True)
+        ready = _ready(host)
+        base = job.work.backward_ns // job.micro_batches
+        for i, (name, ns, grid) in enumerate(_kernels(host, "backward", base, count), start=1):
+            yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
+            _tensor_parallel(host, i, count)
+            for _ in range(ready.count(i) if reducing and data else 0):
+                host.edge(COMPUTE, DATA_PARALLEL)
+                nbytes = job.network.gradient_bytes // job.buckets
+                host.collect(data or "", job.gradient_op, "gradient", DATA_PARALLEL, nbytes)
+        _exchange(host, host.before, PREVIOUS_STAGE, receive=False)
+        if reducing:
+            host.edge(DATA_PARALLEL, COMPUTE)
+        if job.autograd_thread:
+            host.t += job.host.thread_handoff_ns
+            host.tid = host.identity.main_tid
 
 
-def _graph(host: RankHost) -> Wait:
+def _ready(host: RankHost) -> list[int]:
+    """After how many of backward's kernels each bucket of gradients is ready."""
+    count, buckets = host.job.work.backward_kernels, host.job.buckets
+    return [(b + 1) * count // buckets for b in range(buckets)]
+
+
+def _graph(host: RankHost) -> None:
     """Replay forward, backward and reductions: one call, so one launch time for all of it."""
-    job = host.job
+    job, work, data = host.job, host.job.work, host.data
     host.push(job.markers.graph)
     for phase in ("forward", "backward"):
         host.stall(phase)
     start = host.t
     correlation = host.call(GRAPH_LAUNCH, 3 * job.host.launch_ns)
     graph = (start, host.t, correlation)
-    data, count = host.data, job.work.backward_kernels
-    ready = [(b + 1) * count // job.buckets for b in range(job.buckets)]
-    forward = _phase(host, "forward", job.work.forward_ns, job.work.forward_kernels)
-    for name, ns, grid in forward:
-        op = host.node("kernel", name, COMPUTE, ns, graph)
-        op.scale = grid
-        op.phase = "forward"
-        host.replay(op)
-    backward = _phase(host, "backward", job.work.backward_ns, count)
-    for i, (name, ns, grid) in enumerate(backward, start=1):
-        op = host.node("kernel", name, COMPUTE, ns, graph)
-        op.scale = grid
-        op.phase = "backward"
-        host.replay(op)
-        for _ in range(ready.count(i) if data else 0):
-            host.link(COMPUTE, DATA_PARALLEL)
-            op = host.node("collective", "nccl:AllReduce", DATA_PARALLEL, 0, graph)
-            op.phase = "backward"
-            nbytes = job.network.gradient_bytes // job.buckets
-            host.join(op, data or "", "all_reduce", "gradient", nbytes)
+    ready = _ready(host) if data else []
+    for phase, total, count in (
+        ("forward", work.forward_ns, work.forward_kernels),
+        ("backward", work.backward_ns, work.backward_kernels),
+    ):
+        for i, (name, ns, grid) in enumerate(_kernels(host, phase, total, count), start=1):
+            op = host.node("kernel", name, COMPUTE, ns, graph)
+            op.scale, op.phase = grid, phase
             host.replay(op)
+            for _ in range(ready.count(i) if phase == "backward" else 0):
+                host.link(COMPUTE, DATA_PARALLEL)
+                op = host.node("collective", "nccl:AllReduce", DATA_PARALLEL, 0, graph)
+                op.phase = phase
+                nbytes = job.network.gradient_bytes // job.buckets
+                host.join(op, data or "", "all_reduce", "gradient", nbytes)
+                host.replay(op)
     host.link(DATA_PARALLEL, COMPUTE)
     host.pop()
     host.t += job.host.python_ns
-    yield from ()
 
 
 def _optimizer(host: RankHost) -> Wait:
     job = host.job
-    host.enter("optimizer")
-    host.push(job.markers.optimizer)
-    host.stall("optimizer")
-    kernels = _phase(host, "optimizer", job.work.optimizer_ns, job.work.optimizer_kernels)
-    for name, ns, grid in kernels:
-        yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
-    data = host.data
-    if job.trailing_all_gather and data:
-        host.edge(COMPUTE, DATA_PARALLEL)
-        nbytes = job.network.gradient_bytes
-        host.collect(data, "all_gather", "parameters", DATA_PARALLEL, nbytes)
-        host.edge(DATA_PARALLEL, COMPUTE)
-    host.pop()
-    host.enter("other")
-    host.t += job.host.python_ns
+    with _phase(host, "optimizer", job.markers.optimizer):
+        work = job.work
+        kernels = _kernels(host, "optimizer", work.optimizer_ns, work.optimizer_kernels)
+        for name, ns, grid in kernels:
+            yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
+        if job.trailing_all_gather and host.data:
+            nbytes = job.network.gradient_bytes
+            _reduced(host, host.data, "all_gather", "parameters", DATA_PARALLEL, nbytes)
 
 
 def _finish(host: RankHost) -> Wait:
     """Log the loss and wait for the device, as far as the job does either."""
     job = host.job
-    data = host.data
-    if job.loss_all_reduce and data:
-        host.edge(COMPUTE, DATA_PARALLEL)
-        host.collect(data, "all_reduce", "loss", DATA_PARALLEL, 4)
-        host.edge(DATA_PARALLEL, COMPUTE)
+    if job.loss_all_reduce and host.data:
+        _reduced(host, host.data, "all_reduce", "loss", DATA_PARALLEL, 4)
     if job.item_copy:
         yield from host.launch("copy", "DtoH", COMPUTE, 1_600, 4)
     if job.sync_every_step:
@@ -275,46 +276,22 @@ def _background(host: RankHost, began: int) -> None:
     host.background_t = at + nominal // 20
 
 
-def host_step(host: RankHost, iteration: int) -> Wait:
-    """The step of a job without CUDA: every phase is host work, every all-reduce blocks."""
+def _on_host(host: RankHost, reducing: bool) -> Wait:
+    """Without CUDA every phase is host work, every all-reduce blocks."""
     job, markers, work = host.job, host.job.markers, host.job.work
-    host.begin(iteration)
-    if job.load_at == "between":
-        yield from _load(host)
-    first = host.t
-    host.push(markers.iteration and markers.iteration.format(i=iteration))
-    if job.load_at != "between":
-        yield from _load(host)
-    _host_phase(host, "forward", markers.forward, work.forward_ns)
-    host.enter("backward")
-    host.push(markers.backward)
-    host.stall("backward")
-    host.t += host.amount("backward", work.backward_ns)
+    with _phase(host, "forward", markers.forward):
+        host.t += host.amount("forward", work.forward_ns)
+    with _phase(host, "backward", markers.backward):
+        host.t += host.amount("backward", work.backward_ns)
+        if reducing and not job.mpi:  # the hook runs inside backward
+            yield from _blocking_reductions(host)
     if job.mpi:  # the call follows backward, in an annotation of its own
-        host.pop()
+        if reducing:
+            yield from _blocking_reductions(host)
         host.enter("other")
         host.t += job.host.python_ns
-    if job.reduces(iteration):
-        yield from _blocking_reductions(host)
-    if not job.mpi:  # the hook runs inside backward
-        host.pop()
-    host.enter("other")
-    host.t += job.host.python_ns
-    _host_phase(host, "optimizer", markers.optimizer, work.optimizer_ns)
-    host.pop()
-    host.span = (first, host.t)
-    host.enter("other" if job.load_at == "range" else "load")
-    host.t += job.host.python_ns
-
-
-def _host_phase(host: RankHost, phase: str, marker: str | None, base_ns: int) -> None:
-    host.enter(phase)
-    host.push(marker)
-    host.stall(phase)
-    host.t += host.amount(phase, base_ns)
-    host.pop()
-    host.enter("other")
-    host.t += host.job.host.python_ns
+    with _phase(host, "optimizer", markers.optimizer):
+        host.t += host.amount("optimizer", work.optimizer_ns)
 
 
 def _blocking_reductions(host: RankHost) -> Wait:

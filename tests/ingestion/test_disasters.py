@@ -14,14 +14,7 @@ import pytest
 import rankscope
 from rankscope.errors import DatabaseError
 from rankscope.store import Database
-from tests.support import (
-    Cli,
-    MakeForged,
-    MakeStored,
-    Result,
-    copied,
-    mostly_nightly,
-)
+from tests.support import Cli, MakeForged, MakeStored, Result, copied, mostly_nightly, python, ran
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -34,19 +27,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "none", str(folder)]
-    if (
-        sys.platform != "linux"
-        or subprocess.run(mount, check=False, capture_output=True).returncode
-    ):
+    if sys.platform != "linux" or ran(*mount).code:
         pytest.skip("only root may mount a small disk")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def rankscope_cli(*arguments: object) -> Result:
-    command = [sys.executable, "-m", "rankscope", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    return Result(done.returncode, done.stdout, done.stderr)
+    return python("-m", "rankscope", *arguments, timeout=120)
 
 
 def fill(disk: Path, free: int) -> Path:
@@ -138,8 +126,7 @@ def test_what_a_kill_leaves_beside_the_database_goes_with_the_next_ingest(
     forged: MakeForged, tmp_path: Path, moment: str
 ) -> None:
     db = tmp_path / "run.duckdb"
-    command = [sys.executable, "-c", STARTING, db, moment]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert python("-c", STARTING, db, moment).code == -signal.SIGKILL
     assert [*tmp_path.glob(".run.duckdb.*/run.duckdb")], "a kill leaves a folder"
     assert rankscope_cli("ingest", *forged("plain").reports, "--db", db).code == 0
     assert [*tmp_path.iterdir()] == [db]
@@ -159,8 +146,8 @@ def test_what_a_killed_rebuild_leaves_goes_with_the_next_ingest(
 ) -> None:
     db = Path(shutil.copy(stored("plain").db, tmp_path / "run.duckdb"))
     words = ("ingest", *forged("plain").reports, "--db", db)
-    command = [sys.executable, "-c", REBUILDING, *map(str, words), "--rebuild", "--jobs", "1"]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    again = ("--rebuild", "--jobs", "1")
+    assert python("-c", REBUILDING, *words, *again).code == -signal.SIGKILL
     assert [*tmp_path.glob(".run.duckdb.*/run.duckdb")], "a kill leaves a folder"
     assert answers(db) == answers(stored("plain").db)
     assert rankscope_cli(*words).code == 0
@@ -194,9 +181,6 @@ def test_slow_files(forged: MakeForged, stored: MakeStored, tmp_path: Path) -> N
         slow += ["-P", str(report)]
     inject = ["-e", "inject=read,pread64,preadv,openat,newfstatat:delay_enter=5000"]
     command = [sys.executable, "-m", "rankscope", "ingest", str(forged("plain").folder)]
-    done = subprocess.run(
-        [*slow, *inject, *command, "--db", db], capture_output=True, text=True, check=False,
-        timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = ran(*slow, *inject, *command, "--db", db, timeout=300)
+    assert done.code == 0, done.err
     assert answers(db) == answers(stored("plain").db)

@@ -18,7 +18,7 @@ from rankscope.output.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, u
 from rankscope.output.html.page import safe
 from rankscope.output.phase_shares import phase_shares
 from rankscope.output.text_tables import LEAST_GAIN
-from tests.support import SAMPLE, Cli, MakeStored, Stored, copied, edit
+from tests.support import SAMPLE, Cli, MakeStored, Stored, copied, renamed
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -166,7 +166,7 @@ def test_it_is_small_and_only_its_own_scripts_may_run(cli: Cli, sample: Stored) 
 def test_no_name_gets_out_of_being_text(cli: Cli, tmp_path: Path, sample: Stored) -> None:
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "<img src=x onerror=alert(1)>")
     for report, name in zip(reports, HOSTILE, strict=True):
-        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+        renamed(report, name)
     assert cli("ingest", *reports, "--db", "run.duckdb").code == 0
     page = Page(made(cli, tmp_path / "run.duckdb"))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in Page(made(cli, sample.db)).tags]
@@ -182,10 +182,9 @@ def test_no_name_gets_out_of_being_text(cli: Cli, tmp_path: Path, sample: Stored
 
 
 @pytest.mark.slow
-def test_reports_that_are_gone_cost_only_the_timeline(cli: Cli, tmp_path: Path) -> None:
-    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
-    assert cli("ingest", *reports, "--db", "run.duckdb").code == 0
-    for report in reports:
+def test_reports_that_are_gone_cost_only_the_timeline(cli: Cli, sample_reports: list[Path]) -> None:
+    assert cli("ingest", *sample_reports, "--db", "run.duckdb").code == 0
+    for report in sample_reports:
         report.unlink()
     result = cli("report", "--db", "run.duckdb", "-o", "page.html")
     assert result.code == 0

@@ -14,7 +14,7 @@ from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.output.html.lanes import ShownTimeline
 from rankscope.output.html.page import render_page
 from rankscope.output.html.page_text import Origin
-from tests.support import ROOT, MakeStored, Stored, copied, edit, mostly_nightly
+from tests.support import ROOT, MakeStored, Stored, copied, mostly_nightly, renamed
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver import ActionChains, Keys
@@ -143,13 +143,7 @@ def test_names_from_reports_stay_text(chromium: Any, tmp_path: Path) -> None:
     folder = ROOT / "sample_reports" / "gpu_simulated_4ranks"
     reports = copied(sorted(folder.glob("*.sqlite")), tmp_path / "<img src=x onerror=alert(3)>")
     for report in reports:
-        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", HOSTILE)
-        edit(
-            report,
-            "update StringIds set value = ? where id in "
-            "(select shortName from CUPTI_ACTIVITY_KIND_KERNEL) and value not like '%nccl%'",
-            HOSTILE,
-        )
+        renamed(report, HOSTILE, HOSTILE)
     run = rankscope.ingest(reports, tmp_path / "run.duckdb")
     shown = Shown(chromium, written(run, tmp_path / "page.html"))
     assert HOSTILE in shown.text("#table-ranks")

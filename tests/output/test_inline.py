@@ -11,7 +11,7 @@ import pytest
 
 import rankscope
 from rankscope.util import inline
-from tests.support import ROOT, SAMPLE, Stored, copied, edit
+from tests.support import ROOT, SAMPLE, Stored, renamed
 
 NOTEBOOK = ROOT / "sample_reports" / "example.ipynb"
 HOSTILE = "<script>alert(1)</script>"
@@ -47,11 +47,10 @@ def test_everything_has_a_short_text_and_html(sample: Stored) -> None:
     assert f"<td>{load.max.value / 1e6:.2f} (2)</td>" in shown(result)
 
 
-def test_names_stay_text(tmp_path: Path) -> None:
-    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
-    for report in reports:
-        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", HOSTILE)
-    run = rankscope.ingest(reports, tmp_path / "run.duckdb", jobs=1)
+def test_names_stay_text(sample_reports: list[Path], tmp_path: Path) -> None:
+    for report in sample_reports:
+        renamed(report, HOSTILE)
+    run = rankscope.ingest(sample_reports, tmp_path / "run.duckdb", jobs=1)
     for value in (run, run.compare(), run.imbalance(), run.imbalance().verdict, run.pick_reports()):
         assert "<script" not in shown(value)
         assert "&lt;script&gt;" in shown(value)

@@ -17,6 +17,7 @@ from rankscope.output.html.page import SCRIPTS
 from rankscope.output.html.tables import sortable_table
 from rankscope.output.palette import COMMUNICATION_PARTS
 from rankscope.output.quantities import milliseconds, percent
+from tests.support import ran
 
 NODE = shutil.which("node")
 LEAST_NODE = 18
@@ -42,7 +43,7 @@ def scripts(names: Iterable[str] = SCRIPTS) -> list[Path]:
 @pytest.fixture(scope="module")
 def node() -> str:
     assert NODE is not None
-    output = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout
+    output = ran(NODE, "--version", check=True).out
     if int(output.strip().lstrip("v").split(".")[0]) < LEAST_NODE:
         pytest.skip(f"node {output.strip()} is older than {LEAST_NODE}")
     return NODE
@@ -96,11 +97,6 @@ def test_scripts_compute_what_python_computes(node: str, tmp_path: Path) -> None
     given = tmp_path / "page.json"
     document = {"scripts": [*map(str, scripts()[:-1])], "page": page, "truth": truth}
     given.write_text(json.dumps(document))
-    done = subprocess.run(
-        [node, "--test", Path(__file__).with_name("scripts.test.js")],
-        env={"RANKSCOPE_TEST_PAGE": str(given), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    own = {"RANKSCOPE_TEST_PAGE": str(given), "PATH": "/usr/bin:/bin"}
+    done = ran(node, "--test", Path(__file__).with_name("scripts.test.js"), env=own)
+    assert done.code == 0, done.out

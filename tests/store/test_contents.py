@@ -4,8 +4,6 @@
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from shutil import copy
 
@@ -28,6 +26,7 @@ from tests.support import (
     edit,
     mostly_nightly,
     mostly_slow,
+    python,
 )
 
 
@@ -213,11 +212,8 @@ def test_every_kind_of_change_is_made_to_every_column() -> None:
 def test_changed_databases_get_clear_answers() -> None:
     """In a process of its own, whose address space is limited; nightly tries all of them."""
     every = os.environ.get("RANKSCOPE_CONTENTS", "150")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.contents", every],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=3000,
-    )  # fmt: skip
-    assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+    done = python("-m", "tests.bench.contents", every, cwd=ROOT, timeout=3000)
+    assert done.code == 0, (done.out[-3000:], done.err[-3000:])
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 
 import rankscope
 from rankscope.util import positional
-from tests.support import SAMPLE, Cli, Stored, mostly_nightly
+from tests.support import SAMPLE, Cli, Result, Stored, mostly_nightly, python
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -54,15 +52,8 @@ print(json.dumps(answers))
 """
 
 
-def run(words: list[str], folder: Path, before: str = "import sys") -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", f"{before}\n{RUN.format(words=words)}"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+def run(words: list[str], folder: Path, before: str = "import sys") -> Result:
+    return python("-c", f"{before}\n{RUN.format(words=words)}", cwd=folder)
 
 
 COMMANDS = [
@@ -83,15 +74,15 @@ COMMANDS = [
 
 @pytest.mark.parametrize("jobs", mostly_nightly(["2", "1"]))
 def test_reports_are_ingested_as_on_linux(tmp_path: Path, sample: Stored, jobs: str) -> None:
-    code, out, err = run(["ingest", str(SAMPLE), "--jobs", jobs], tmp_path, ABSENT)
-    assert code == 0, err
-    assert "ranks 0-3 of 4" in out
+    done = run(["ingest", str(SAMPLE), "--jobs", jobs], tmp_path, ABSENT)
+    assert done.code == 0, done.err
+    assert "ranks 0-3 of 4" in done.out
     output = rankscope.open_run(tmp_path / "rankscope.duckdb")
     assert output.iterations().equals(sample.run.iterations())
     assert output.compare().verdict.sentence == sample.run.compare().verdict.sentence
-    code, out, err = run(["imbalance"], tmp_path, ABSENT)
-    assert code == 0, err
-    assert out.startswith(sample.run.compare().verdict.sentence[:40])
+    done = run(["imbalance"], tmp_path, ABSENT)
+    assert done.code == 0, done.err
+    assert done.out.startswith(sample.run.compare().verdict.sentence[:40])
 
 
 def test_every_command_answers_as_on_linux(cli: Cli, tmp_path: Path, sample: Stored) -> None:
@@ -100,11 +91,8 @@ def test_every_command_answers_as_on_linux(cli: Cli, tmp_path: Path, sample: Sto
     other.mkdir()
     for folder in (tmp_path, other):
         shutil.copyfile(sample.db, folder / "rankscope.duckdb")
-    done = subprocess.run(
-        [sys.executable, "-c", ABSENT + RUN_EACH.format(commands=COMMANDS)],
-        capture_output=True, text=True, cwd=other, check=True,
-    )  # fmt: skip
-    for words, (code, out, err) in zip(COMMANDS, json.loads(done.stdout), strict=True):
+    done = python("-c", ABSENT + RUN_EACH.format(commands=COMMANDS), cwd=other, check=True)
+    for words, (code, out, err) in zip(COMMANDS, json.loads(done.out), strict=True):
         expected = cli(*words)
         assert (code, out) == (expected.code, expected.out), (words, err)
         assert "Traceback" not in err
@@ -119,10 +107,9 @@ def test_an_export_by_nsys_is_refused_with_a_remedy(tmp_path: Path) -> None:
     copy = tmp_path / report.name
     copy.write_bytes(report.read_bytes())
     before = f"import os\nos.environ['RANKSCOPE_NSYS'] = {str(nsys)!r}\n{ABSENT}"
-    code, _, err = run(["ingest", str(copy)], tmp_path, before)
-    assert code == 5, err
-    assert "nsys cannot be run on this system" in err
-    assert "nsys export -t sqlite" in err
+    run(["ingest", str(copy)], tmp_path, before).refused(
+        5, "nsys cannot be run on this system", "nsys export -t sqlite"
+    )
 
 
 @pytest.fixture(params=[(), ("preadv",), ("pread", "preadv")])

@@ -2,14 +2,12 @@
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from rankscope.util.private import NotPrivate, closed_folder, private_folder
-from tests.support import ROOT
+from tests.support import ROOT, python
 
 OTHER = 65534
 
@@ -98,9 +96,6 @@ def test_compiled_code_of_others_is_not_loaded(tmp_path: Path) -> None:
     (cache / "rankscope" / "compiled").mkdir(parents=True)
     os.chown(cache / "rankscope" / "compiled", OTHER, OTHER)
     given = {"XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT), "RANKSCOPE_COMPILED": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", READ],
-        env={**os.environ, **given}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "not used because its cache is not safe" in done.stdout
+    done = python("-c", READ, env={**os.environ, **given}, check=True)
+    assert "not used because its cache is not safe" in done.out
     assert not [*(cache / "rankscope" / "compiled").iterdir()]

@@ -6,6 +6,9 @@ from pathlib import Path
 from rankscope.model.options import ShapingOptions
 from rankscope.watch.watcher import Announcement, Watcher, WatchOptions
 
+Windows = list[list[Path]]
+"""The reports of windows."""
+
 RANKS = 3
 SLOW = 2
 HOUR_NS = 3_600 * 10**9

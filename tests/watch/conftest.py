@@ -9,16 +9,16 @@ import pytest
 from tests.forge import forge, scene
 from tests.forge.job import Plant
 from tests.support import edit
-from tests.watch.arriving import HOUR_NS, RANKS, SLOW
+from tests.watch.arriving import HOUR_NS, RANKS, SLOW, Windows
 
 
 @pytest.fixture(scope="session")
-def windows(made_once: Callable[..., list[list[Path]]]) -> list[list[Path]]:
+def windows(made_once: Callable[..., Windows]) -> Windows:
     """The reports of three windows of a job, an hour apart; a rank is slow in all but the first."""
     return made_once("windows", _windows)
 
 
-def _windows(base: Path) -> list[list[Path]]:
+def _windows(base: Path) -> Windows:
     made = []
     for number in range(3):
         plants = (Plant("persistent", "device", (SLOW,), factor=1.3),) if number else ()
@@ -38,3 +38,9 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "profiles"
     path.mkdir()
     return path
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """Of the first window; it is not there yet."""
+    return tmp_path / "run.duckdb"

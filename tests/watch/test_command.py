@@ -14,8 +14,8 @@ import pytest
 
 from rankscope.watch.notify import tell
 from tests.docs.test_json_schema import fits
-from tests.support import PROMTOOL, Cli, assert_exported, edit, mostly_nightly
-from tests.watch.arriving import SLOW, announced, arrive, watcher
+from tests.support import PROMTOOL, Cli, Result, assert_exported, mostly_nightly, python, renamed
+from tests.watch.arriving import SLOW, Windows, announced, arrive, watcher
 
 TOLD = """
 import json, os, sys
@@ -29,13 +29,10 @@ print("this is for stderr")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", mostly_nightly([2, 3]))
-def test_a_program_is_notified(
-    cli: Cli, folder: Path, windows: list[list[Path]], count: int
-) -> None:
+def test_a_program_is_notified(cli: Cli, folder: Path, windows: Windows, count: int) -> None:
     for number, reports in enumerate(windows[:count]):
         for report in arrive(reports, folder, f"{number}_"):
-            host = "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'"
-            edit(report, host, "$(touch pwned)`touch pwned`")
+            renamed(report, "$(touch pwned)`touch pwned`")
     Path("tell.py").write_text(TOLD)
     command = f"{sys.executable} tell.py '$HOME' ';'"
     given = ("watch", folder, "--once", "--settle", 0, "--jobs", 1, "--db", "run.duckdb")
@@ -60,7 +57,7 @@ def test_a_program_is_notified(
 
 
 @pytest.mark.slow
-def test_a_failing_program_is_a_warning(cli: Cli, folder: Path, windows: list[list[Path]]) -> None:
+def test_a_failing_program_is_a_warning(cli: Cli, folder: Path, windows: Windows) -> None:
     arrive(windows[0], folder)
     done = cli("watch", folder, "--once", "--settle", 0, "--jobs", 1, "--exec", "false")
     assert done.code == 0
@@ -73,13 +70,12 @@ def test_a_failing_program_is_a_warning(cli: Cli, folder: Path, windows: list[li
 
 @PROMTOOL
 @pytest.mark.slow
-def test_the_file_for_node_exporter(cli: Cli, folder: Path, windows: list[list[Path]]) -> None:
+def test_the_file_for_node_exporter(cli: Cli, folder: Path, windows: Windows) -> None:
     given = ("watch", folder, "--once", "--settle", 0, "--jobs", 1, "--prometheus", "x.prom")
     assert cli(*given).code == 0
     assert "rankscope_watch_windows 0\n" in Path("x.prom").read_text()
     for report in arrive(windows[1], folder):
-        host = "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'"
-        edit(report, host, 'n"\\\n0')
+        renamed(report, 'n"\\\n0')
     assert cli(*given).code == 0
     first = Path("x.prom").read_text()
     assert_exported(Path("x.prom"))
@@ -115,7 +111,7 @@ def test_wrong_usage(cli: Cli, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it(
-    folder: Path, tmp_path: Path, windows: list[list[Path]], number: signal.Signals, code: int
+    folder: Path, tmp_path: Path, windows: Windows, number: signal.Signals, code: int
 ) -> None:
     process = subprocess.Popen(
         [
@@ -139,17 +135,12 @@ def test_a_signal_ends_it(
     assert (out, process.returncode) == ("", code)
     assert "Traceback" not in err
     assert "error" not in err, "Ctrl-C ends it, as it says at its start"
-    done = subprocess.run(
-        [sys.executable, "-m", "rankscope", "watch", folder, "--settle", "0", "--once"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("", "")
+    words = ("watch", folder, "--settle", "0", "--once")
+    assert python("-m", "rankscope", *words, cwd=tmp_path) == Result(0, "", "")
 
 
 @pytest.mark.slow
-def test_a_program_that_hangs_is_ended(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
-) -> None:
+def test_a_program_that_hangs_is_ended(folder: Path, tmp_path: Path, windows: Windows) -> None:
     arrive(windows[0], folder)
     [first] = announced(watcher(folder, tmp_path / "run.duckdb"))
     begin = time.monotonic()

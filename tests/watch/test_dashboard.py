@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 import rankscope
-from tests.support import PROMTOOL, Cli
-from tests.watch.arriving import arrive
+from tests.support import PROMTOOL, Cli, ran
+from tests.watch.arriving import Windows, arrive
 
 DASHBOARD = Path(rankscope.__file__).parent / "docs" / "grafana-dashboard.json"
 
@@ -64,10 +63,7 @@ def test_it_is_a_dashboard(dashboard: dict[str, Any]) -> None:
 @PROMTOOL
 @pytest.mark.slow
 def test_each_query_answers_from_what_is_written(
-    cli: Cli,
-    folder: Path,
-    windows: list[list[Path]],
-    dashboard: dict[str, Any],
+    cli: Cli, folder: Path, windows: Windows, dashboard: dict[str, Any]
 ) -> None:
     arrive(windows[1], folder)
     given = ("watch", folder, "--once", "--settle", 0, "--jobs", 1, "--prometheus", "x.prom")
@@ -93,10 +89,8 @@ def test_each_query_answers_from_what_is_written(
         "tests": [{"interval": "1m", "input_series": scraped, "promql_expr_test": tests}],
     }
     Path("queries.yml").write_text(json.dumps(rules))
-    done = subprocess.run(
-        ["promtool", "test", "rules", "queries.yml"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ran("promtool", "test", "rules", "queries.yml")
+    assert done.code == 0, done.out + done.err
 
 
 def _of_instance(sample: str, instance: str) -> str:

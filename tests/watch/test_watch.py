@@ -14,15 +14,12 @@ from rankscope.ingestion import preflight
 from rankscope.ingestion.runs import Capture
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
+from rankscope.watch import windows as databases
 from rankscope.watch.arrivals import OLD_S
-from rankscope.watch.windows import Windows
-from tests.watch.arriving import HOUR_NS, RANKS, SLOW, announced, arrive, classes, watcher
+from tests.watch.arriving import HOUR_NS, RANKS, SLOW, Windows, announced, arrive, classes, watcher
 
 
-def test_reports_come_one_after_the_other(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
-) -> None:
-    db = tmp_path / "run.duckdb"
+def test_reports_come_one_after_the_other(folder: Path, db: Path, windows: Windows) -> None:
     watch = watcher(folder, db)
     assert announced(watch) == []
     assert not db.exists()
@@ -38,9 +35,7 @@ def test_reports_come_one_after_the_other(
 
 
 @pytest.mark.slow
-def test_a_half_written_report_is_not_read(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
-) -> None:
+def test_a_half_written_report_is_not_read(folder: Path, tmp_path: Path, windows: Windows) -> None:
     whole = windows[1][SLOW].read_bytes()
     arrive(windows[1][:SLOW], folder)
     part = folder / windows[1][SLOW].name
@@ -62,12 +57,12 @@ def test_a_half_written_report_is_not_read(
 
 @pytest.mark.slow
 def test_a_report_is_complete_when_it_rests(
-    folder: Path, tmp_path: Path, windows: list[list[Path]], monkeypatch: pytest.MonkeyPatch
+    folder: Path, db: Path, tmp_path: Path, windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr("rankscope.watch.arrivals.time.monotonic", lambda: now)
     [report] = arrive(windows[0][:1], folder)
-    watch = watcher(folder, tmp_path / "run.duckdb", settle_s=10)
+    watch = watcher(folder, db, settle_s=10)
     assert watch.poll().growing == 1
     now += 9
     assert watch.poll().growing == 1
@@ -85,9 +80,8 @@ def test_a_report_is_complete_when_it_rests(
 
 @pytest.mark.slow
 def test_each_window_has_a_database(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
+    folder: Path, db: Path, tmp_path: Path, windows: Windows
 ) -> None:
-    db = tmp_path / "run.duckdb"
     watch = watcher(folder, db)
     arrive(windows[0], folder)
     assert classes(announced(watch)) == [(1, "balanced", True)]
@@ -108,9 +102,8 @@ def test_each_window_has_a_database(
 
 @pytest.mark.slow
 def test_reports_that_are_overwritten_each_hour(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
+    folder: Path, db: Path, tmp_path: Path, windows: Windows
 ) -> None:
-    db = tmp_path / "run.duckdb"
     watch = watcher(folder, db)
     found = []
     for reports in windows:
@@ -130,10 +123,9 @@ def test_reports_that_are_overwritten_each_hour(
 
 @pytest.mark.slow
 def test_a_window_without_all_ranks_is_compared_in_the_end(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
+    folder: Path, db: Path, windows: Windows
 ) -> None:
     arrive(windows[1][1:], folder)
-    db = tmp_path / "run.duckdb"
     watch = watcher(folder, db)
     assert announced(watch) == []
     assert announced(watcher(folder, db), once=True) == []
@@ -156,16 +148,12 @@ def test_a_window_without_all_ranks_is_compared_in_the_end(
 @pytest.mark.slow
 @pytest.mark.parametrize("by_s", [-86_400, 86_400])
 def test_a_clock_that_is_set_while_it_watches(
-    folder: Path,
-    tmp_path: Path,
-    windows: list[list[Path]],
-    monkeypatch: pytest.MonkeyPatch,
-    by_s: int,
+    folder: Path, db: Path, windows: Windows, monkeypatch: pytest.MonkeyPatch, by_s: int
 ) -> None:
     """Patience is time that passes; a clock that is set back or ahead does not change it."""
     arrive(windows[1][1:], folder)
     watch, now, on_the_wall = (
-        watcher(folder, tmp_path / "run.duckdb"),
+        watcher(folder, db),
         time.monotonic(),
         time.time(),
     )
@@ -178,21 +166,18 @@ def test_a_clock_that_is_set_while_it_watches(
 
 
 @pytest.mark.slow
-def test_reports_of_tomorrow_keep_no_verdict_back(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
-) -> None:
+def test_reports_of_tomorrow_keep_no_verdict_back(folder: Path, db: Path, windows: Windows) -> None:
     for report in arrive(windows[1][1:], folder):
         os.utime(report, (time.time() + 86_400,) * 2)
-    db = tmp_path / "run.duckdb"
     found = announced(watcher(folder, db), once=True)
     assert [each.comparison.facts.ranks for each in found] == [(1, 2)]
 
 
 @pytest.mark.slow
 def test_an_export_beside_its_report_is_no_other_window(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
+    folder: Path, db: Path, windows: Windows
 ) -> None:
-    watch = watcher(folder, tmp_path / "run.duckdb")
+    watch = watcher(folder, db)
     arrive(windows[0], folder)
     assert len(announced(watch)) == 1
     arrive(windows[0], folder, "copy_")
@@ -201,10 +186,7 @@ def test_an_export_beside_its_report_is_no_other_window(
 
 
 @pytest.mark.slow
-def test_a_database_in_use_is_waited_for(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
-) -> None:
-    db = tmp_path / "run.duckdb"
+def test_a_database_in_use_is_waited_for(folder: Path, db: Path, windows: Windows) -> None:
     watch = watcher(folder, db)
     arrive(windows[0], folder)
     assert len(announced(watch)) == 1
@@ -233,7 +215,7 @@ def test_a_database_in_use_is_waited_for(
 
 @pytest.mark.slow
 def test_a_report_that_vanishes_is_a_warning(
-    folder: Path, tmp_path: Path, windows: list[list[Path]], monkeypatch: pytest.MonkeyPatch
+    folder: Path, db: Path, windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [gone] = arrive(windows[0][:1], folder)
     captures = preflight.captures
@@ -244,7 +226,7 @@ def test_a_report_that_vanishes_is_a_warning(
         return found
 
     monkeypatch.setattr("rankscope.watch.watcher.captures", late)
-    watch = watcher(folder, tmp_path / "run.duckdb")
+    watch = watcher(folder, db)
     [warning] = watch.poll().problems
     assert gone.name in warning.message
     arrive(windows[0], folder)
@@ -253,10 +235,7 @@ def test_a_report_that_vanishes_is_a_warning(
 
 
 @pytest.mark.slow
-def test_a_database_that_is_removed_is_made_again(
-    folder: Path, tmp_path: Path, windows: list[list[Path]]
-) -> None:
-    db = tmp_path / "run.duckdb"
+def test_a_database_that_is_removed_is_made_again(folder: Path, db: Path, windows: Windows) -> None:
     watch = watcher(folder, db)
     arrive(windows[0], folder)
     assert len(announced(watch)) == 1
@@ -266,7 +245,7 @@ def test_a_database_that_is_removed_is_made_again(
 
 def test_captures_without_times_go_by_the_times_of_their_files(tmp_path: Path) -> None:
     """As PyTorch traces, whose times are known once their events are read."""
-    windows = Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
+    windows = databases.Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
     minute = 60 * 10**9
     reports = [
         (
@@ -278,7 +257,7 @@ def test_captures_without_times_go_by_the_times_of_their_files(tmp_path: Path) -
     ]
     placed = [windows.windows_of([each]) for each in reports]
     assert [[window.number for window, _ in each] for each in placed] == [[1], [2], [2], [1]]
-    again = Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
+    again = databases.Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
     at_once = {
         window.number: {file.path.name for file in files}
         for window, files in again.windows_of(reports)

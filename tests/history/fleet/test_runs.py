@@ -15,7 +15,7 @@ from tests.docs.test_json_schema import fits
 from tests.forge import forge, scene
 from tests.forge.job import Plant
 from tests.history.fleet.machines import Machine, furnish
-from tests.support import PROMTOOL, Cli, assert_exported, edit
+from tests.support import PROMTOOL, Cli, assert_exported, edit, renamed
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -43,10 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         forge(job, reports)
         for rank, report in enumerate(sorted(reports.glob("*.sqlite"))):
             furnish(report, Machine((f"GPU-{place_of(run, rank)}",), driver="580.95.05"))
-            host = f"n{(rank + run // 2) % RANKS}"
-            edit(
-                report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", host
-            )
+            renamed(report, f"n{(rank + run // 2) % RANKS}")
             late = run * 3_600 * 10**9
             start = "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + ?"
             edit(report, start, late)
