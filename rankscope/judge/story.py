@@ -160,9 +160,7 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
         spans = np.add.reduceat(cells, np.arange(0, cells.shape[1], length), axis=1)
     chances = chance_of_sets(spans, excess.roles, sizes.tolist()).tolist()
     tried = (_set_of(excess, noise, order[:k], p) for k, p in zip(sizes, chances, strict=True))
-    sets = [each for each in tried if each is not None]
-    sure = [each for each in sets if _is_sure(each[0])]
-    return max(sure or sets, key=lambda each: each[1], default=(None, 0.0))[0]
+    return max(filter(None, tried), key=lambda each: each[1], default=(None, 0.0))[0]
 
 
 def _set_of(
@@ -245,11 +243,13 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floa
     """
     events = share > least
     unit = np.nan_to_num(excess.unit).max(axis=0)
-    second, first = np.sort(np.vstack((0 * share[:1], share)), axis=0)[-2:]
-    beyond = share - np.maximum(np.where(share >= first, second, first), 0.0)
-    worth = np.where(events, np.maximum(beyond, 0.0) * unit, 0.0)
-    best = worth.sum(axis=1).argmax(keepdims=True)
-    most = worth[best[0]]
+    best, most = np.zeros(1, dtype=np.int64), np.zeros(len(unit))
+    second, first = np.partition(np.vstack((0 * share[:1], share)), -2, axis=0)[-2:]
+    if len(some := np.flatnonzero(events.any(axis=1))):
+        others = np.maximum(np.where(share[some] >= first, second, first), 0.0)
+        worth = np.where(events[some], np.maximum(share[some] - others, 0.0) * unit, 0.0)
+        one = int(worth.sum(axis=1).argmax())
+        best, most = some[[one]], worth[one]
     for column in sorted({tuple(np.flatnonzero(each).tolist()) for each in events.T}):
         members = np.array(column)
         if not 1 < len(members) <= len(share) // 2:
