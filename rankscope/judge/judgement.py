@@ -97,6 +97,8 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
         main = None
+    if main == "transfer" and best is not None and best.gain_ns >= least and _slows(prices, best):
+        main = "ranks"  # a collective that hosts carry out is work of its members
     straggler = best if main == "ranks" else None
     if main == "role":
         together = np.maximum(together, components["role"])
@@ -126,6 +128,13 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         costless=sorted(slow - accused),
         more_work_ranks=[] if straggler is None else ranks_with_more_work(inputs, straggler.claim),
     )
+
+
+def _slows(prices: Prices, straggler: Straggler) -> bool:
+    """Whether a rank is slow in most iterations in which transfers among its peers are slow."""
+    ranks, when = {*straggler.claim.ranks}, {*straggler.claim.pattern.iterations}
+    slow = () if prices.slow is None else prices.slow.slow.select("members", "iterations").rows()
+    return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in slow)
 
 
 class Fast(NamedTuple):

@@ -62,8 +62,9 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
     hits = numbers[slow]
     period = period_of(hits, numbers)
     if period is not None:
-        fitting = hits % period == _remainder(hits, period)
-        return Pattern(VerdictKind.PERIODIC, tuple(hits[fitting].tolist()), period)
+        # less is enough where it is expected
+        fitting = (numbers % period == _remainder(hits, period)) & (amount > min(noise, usual / 2))
+        return Pattern(VerdictKind.PERIODIC, tuple(numbers[fitting].tolist()), period)
     spells = _spells(np.clip(amount, 0.0, usual) - usual / 2)
     held = np.zeros(len(amount), dtype=np.bool_)
     for first, after in spells:

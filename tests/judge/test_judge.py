@@ -1,6 +1,6 @@
 """The order of the rules, on runs made by hand: each case has what one rule looks for."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.judge.story import Slow, Story
 from rankscope.judge.timing import Pattern
+from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.output.text_tables import slow_at_no_cost_lines
 from rankscope.util.robust import Floats
@@ -207,6 +208,30 @@ def test_the_network_is_said_where_nobody_is_late() -> None:
     assert verdict.gain_is_bound, "no network is infinitely fast"
     slow = judge(replace(inputs(20), exposed_transfer_ns=40 * MS * COUNT))
     assert slow.ranks == (3,)
+
+
+@pytest.mark.parametrize(("slow", "kind"), [(12, "persistent"), (20, "communication")])
+def test_a_collective_that_hosts_carry_out_is_work_of_its_members(slow: int, kind: str) -> None:
+    """Its transfers are slow in `slow` iterations; rank 3 is slow in the first eight."""
+    rows = [(r, i, 10.0 if r == 3 and i < 8 else 0.0) for r in range(RANKS) for i in range(COUNT)]
+    given = of_kernels(wide_of(rows), [kernel(rank, i, 40 + more) for rank, i, more in rows])
+
+    class Carried(Exact):
+        def of(self, healed: Iterable[Floats], *, with_transfers: Container[int] = ()) -> list[int]:
+            gains = super().of(healed)
+            return [g + 400 * MS * (place in with_transfers) for place, g in enumerate(gains)]
+
+    transfers = pl.DataFrame(
+        {
+            "group": 0, "operation": "all_reduce", "label": "world", "members": [[*range(RANKS)]],
+            "excess_ns": 400 * MS, "transfer_ns": 40 * MS, "usual_ns": 20 * MS,
+            "iterations": [[*range(slow)]],
+        }
+    )  # fmt: skip
+    prices = Carried(given.excess, slow=SlowTransfers(np.array([400.0 * MS]), transfers))
+    verdict = judge(given, prices)
+    assert verdict.kind == kind
+    assert verdict.ranks == ((3,) if kind == "persistent" else ())
 
 
 def test_communication_that_was_not_matched_is_said() -> None:

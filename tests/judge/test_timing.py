@@ -52,6 +52,13 @@ def test_an_end_that_is_not_clear_is_none() -> None:
     assert not amount_pattern(amount, 0.02, np.arange(10)).always
 
 
+def test_less_is_enough_where_it_is_expected() -> None:
+    amount = np.full(22, 0.01)
+    amount[[1, 6, 11, 16, 21]] = 12.3, 12.5, 10.0, 12.3, 5.8
+    found = amount_pattern(amount, 0.8, np.arange(2, 24))
+    assert (found.period, found.iterations) == (5, (3, 8, 13, 18, 23))
+
+
 def test_always_in_every_tenth_step() -> None:
     tenth = [10 * i for i in NUMBERS]
     found = pattern_of({i: 20 for i in tenth}, tenth)
