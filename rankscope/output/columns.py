@@ -68,7 +68,7 @@ _ROWS = (
     Column("offset", "add it to this rank's UTC to get the UTC of the lowest rank, at mid-run"),
     Column("drift_ppm", "growth of the offset, in µs per second"),
     Column("evidence", "how the rank of the report was determined"),
-    Column("guilty", "runs whose verdict names it", label="named"),
+    Column("guilty", "runs whose verdict names it", "named"),
     Column(
         "rate",
         "share of its iterations in which it is named, shrunk towards the fleet's rate",

@@ -238,16 +238,19 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
         or (each.metric == "exposed_communication"
         and abs(waits.get(each.rank, 0.0)) < HALF * abs(_amount(each)))
     ]  # fmt: skip
-    alike: dict[str, list[Change]] = {}
+    most: dict[str, float] = {}
+    alike: dict[tuple[str, bool], list[Change]] = {}
     for each in sorted(own or moved, key=largest_first):
         if each.metric not in ("iteration", "work"):
-            alike.setdefault(each.metric, []).append(each)
+            size = abs(_amount(each))
+            is_large = size >= HALF * most.setdefault(each.metric, size)
+            alike.setdefault((each.metric, is_large), []).append(each)
     named = [
         f"{ranks_text(each.rank for each in changes if each.rank is not None)} {metric} "
         f"{'up to ' * (len(changes) > 1)}{amount(_amount(changes[0]), METRICS[metric].unit)}"
-        for metric, changes in alike.items()
+        for (metric, _), changes in alike.items()
     ]
-    more = f" and {counted(len(named) - MOST_NAMED, 'more metric')}" * (len(named) > MOST_NAMED)
+    more = f" and {counted(len(named) - MOST_NAMED, 'more change')}" * (len(named) > MOST_NAMED)
     return ", ".join(named[:MOST_NAMED]) + more
 
 

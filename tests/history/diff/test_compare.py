@@ -182,6 +182,16 @@ def test_a_rank_that_waits_for_a_slower_one_is_no_worse(waited_ms: float, words:
     assert words in diff_runs(zero, after, [*METRICS, "wait", WAITED], "mean").sentence
 
 
+def test_a_rank_that_changed_much_more_is_named_alone() -> None:
+    frame = measured(0)
+    more = pl.when(pl.col("rank") == 3).then(30 * MS).otherwise(5 * MS)
+    after = frame.with_columns(
+        pl.col("iteration_ns") + 30 * MS, pl.col("backward_ns", "work_ns") + more
+    )
+    words = "Worse: rank 3 backward 30.0 ms, ranks 0-2 backward up to 5.00 ms."
+    assert words in diff_runs(frame, after, METRICS, "mean").sentence
+
+
 def test_intervals_hold_the_truth() -> None:
     """A change of 8 % in the mean: within the stated 95 % nearly always."""
     held = []
