@@ -13,7 +13,7 @@ from rankscope.judge.excess import Excess, Flags, Index, event_of, noise_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.kinds import Phase, VerdictKind
-from rankscope.util.robust import Floats, lower_medians
+from rankscope.util.robust import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
 
     A loader that runs ahead fills its queue while its rank waits for another one. Where the loaders
     of all ranks are the bottleneck, the rank whose queue is empty waits for data in every
-    iteration, and the others do not. That shows in iterations in which nobody is held up by it: the
-    others wait for data as well then.
+    iteration, and the others do not. That shows in iterations in which nobody is held up by it:
+    others wait for data then, now these and now those.
     """
     if Phase.LOAD not in excess.phases:
         return False
@@ -132,8 +132,9 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
     whole = np.median(np.nan_to_num(excess.total[members][:, here]))
     if here.all() or not own > 0 or own < HALF * whole:
         return False
-    others = lower_medians(np.nan_to_num(excess.spent[~members, :, place]), 0)[0]
-    return bool(np.median(others[~here]) - np.median(others[here]) >= HALF * own)
+    others = np.nan_to_num(excess.spent[~members, :, place])
+    late = (others - others.min(axis=1, keepdims=True) >= HALF * own)[:, ~here]
+    return bool(late.any(axis=0).mean() >= HALF <= late.any(axis=1).mean())
 
 
 def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:

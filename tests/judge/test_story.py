@@ -92,6 +92,18 @@ def test_loaders_that_are_all_too_slow() -> None:
     assert (found.loaders_bind, ranks_of(found)) == (False, [(2,)])
 
 
+def test_loaders_that_are_too_slow_now_on_these_ranks_and_now_on_those() -> None:
+    late = noise(8, 30, 0.1)
+    late[2, :15] += 8.0
+    late[np.arange(15) % 5 + 3, np.arange(15, 30)] += 6.0
+    found = story(late, phase="load")
+    assert (found.loaders_bind, found.slow) == (True, ())
+    late[5:] = 0.0
+    assert ranks_of(story(late, phase="load")) == [(2,)], (
+        "most are quick where nobody holds them up"
+    )
+
+
 def test_an_iteration_in_which_all_ranks_differ_is_no_fact() -> None:
     """All ranks compile once, each for another time."""
     late = noise(8, 20)
