@@ -41,7 +41,7 @@ SESSION_START_ERROR_NS = 1_000_000
 """Assumed error of two sessions' UTC starts on one host, ns, where no collective measures it."""
 
 OTHER_UNIT = 0.5
-"""From this drift on, if it is clear, two clocks have different units: no clock errs so much."""
+"""From this drift on, if it is clear, units or steps are different: no clock errs so much."""
 
 FITTED = 32
 """Number of clocks fitted at once; bounds memory."""
@@ -341,8 +341,8 @@ def _check_units(lines: dict[int, _Line], lowest: int, longest: int) -> None:
         if abs(line.slope) >= OTHER_UNIT and clear:
             raise ReportError(
                 f"times of rank {rank} pass {1 - line.slope:.4g} times as fast as those of rank "
-                f"{lowest}: they are in different units",
-                hint="record it again, or leave out its report",
+                f"{lowest}: they are in different units, or steps of equal number are not the same",
+                hint="number the steps alike on every rank, record it again, or leave it out",
             )
 
 
