@@ -162,24 +162,19 @@ def activities(
 
 def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
     begins, untils = host["start"].to_numpy(), host["end"].to_numpy()
-    parts = [(empty(_KEYED)[_KEY], np.zeros((3, 0), dtype=np.int64))]
+    parts = []
     for part in marks.foreign.parts():
         start, end = part["start"].to_numpy(), part["end"].to_numpy()
         at = np.searchsorted(begins, start, side="right") - 1
         inside = (at >= 0) & (start < untils[at])
-        segments = taken(host, at[inside])
-        keys = pl.DataFrame(
-            {
-                "window": segments["window"],
-                "phase": segments["label"].cast(pl.String),
-                "kind": constant("kind", "range", segments.height),
-                "name": part["name"].filter(pl.Series(inside)),
-            }
-        )
+        segments = taken(host[["window", "label"]], at[inside])
+        keys = with_series(segments, part["name"].filter(pl.Series(inside)))
         length = (end - start)[inside]
         parts.append(summed(keys, np.stack((np.ones_like(length), length, 0 * length)))[:2])
     every, totals = zip(*parts, strict=True)
-    ranges = _lumped(pl.concat(every), np.concatenate(totals, axis=1))
+    keys = pl.concat(every)
+    keys = with_series(keys, keys["label"].alias("phase"), constant("kind", "range", keys.height))
+    ranges = _lumped(keys[_KEY], np.concatenate(totals, axis=1))
     return conform(ranges, _KEYED, optional=("clear_ns", "clear_size", "launches"))
 
 

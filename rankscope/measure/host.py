@@ -7,7 +7,7 @@ import polars as pl
 
 from rankscope.measure.segment import PhaseRanges
 from rankscope.model.arrays import taken
-from rankscope.model.intervals import Times, cells, owners
+from rankscope.model.intervals import Times, cells, owners, union
 from rankscope.model.schema import SEGMENTS
 from rankscope.util.numbers import NEVER
 
@@ -109,7 +109,7 @@ def _implicit_loading(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Intervals that count as loading because no range names them, and foreign ranges in them.
 
-    Both are frames of start, end.
+    Both are frames of start, end. Foreign ranges that overlap are one.
     """
     nothing = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
     if marks.fetches or not marks.phases:
@@ -131,4 +131,5 @@ def _implicit_loading(
             .select("start", "end")
         )
     )
-    return stretches, foreign.whole
+    start, end = union(*(each.to_numpy() for each in foreign.whole))
+    return stretches, pl.DataFrame({"start": start, "end": end})

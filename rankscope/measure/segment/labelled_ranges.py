@@ -57,7 +57,8 @@ def with_meanings(ranges: Ranges, words: Vocabulary, most_held: int = USUAL.held
         rows = rows_of(part[["start", "end", "signature"]], lasting.to_numpy())
         return with_signatures(rows, owners)
 
-    owners = named[["process", "thread", "name"]]
+    of_report = pl.Categorical(pl.Categories.random())
+    owners = with_series(named[["process", "thread"]], named["name"].cast(of_report))
     meaningful: list[pl.DataFrame] = []
     few = BoundedBuffer(most=most_held)
     for part in (ranges.of_note or ranges.moments).parts():
