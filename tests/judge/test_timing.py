@@ -78,6 +78,13 @@ def test_every_kth_but_one() -> None:
     assert (pattern_of(slow).kind, pattern_of(slow).period) == ("periodic", 5)
 
 
+def test_iterations_that_are_missing_make_no_period() -> None:
+    """All that are compared are slow."""
+    numbers = [1, 3, 4, 5, 9, 11]
+    found = pattern_of(dict.fromkeys(numbers, 20), numbers)
+    assert (found.kind, found.period, found.iterations) == ("persistent", None, tuple(numbers))
+
+
 def test_a_period_starts_anywhere_and_in_any_window() -> None:
     numbers = list(range(1_003, 1_043))
     found = pattern_of({i: 20 for i in numbers if i % 6 == 5}, numbers)
