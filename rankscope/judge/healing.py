@@ -81,7 +81,7 @@ class Prices:
     def is_unplaced(self) -> bool:
         """Whether ranks meet several times in an iteration, and work between calls is unknown.
 
-        No phase of it is known then, or phases recur.
+        No phase of it is known then, or one only on other ranks, or phases recur.
         """
         replay, excess = self._replay, self._excess
         if replay is None or replay.size <= replay.rows.height:
@@ -89,7 +89,8 @@ class Prices:
         if self.phases_recur:
             return True
         working = [phase in COMPUTING_PHASES for phase in excess.phases]
-        return bool(np.isnan(excess.spent[:, :, working]).all())
+        known = ~np.isnan(excess.spent[:, :, working]).all(axis=1)
+        return bool((known < known.any(axis=0)).any() or not known.any())
 
     @property
     def played(self) -> int:

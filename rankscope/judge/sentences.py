@@ -126,7 +126,7 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             if inputs.run.of_captures
             else "iterations have each phase several times"
             if judged.prices.phases_recur
-            else "no range names a phase of the work"
+            else "not every rank names the phases of its work"
         )
         yield f"{why}, so gains are upper bounds"
     elif judged.prices.is_bound:
