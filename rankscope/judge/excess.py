@@ -173,13 +173,9 @@ def event_of(noise: float) -> float:
 
 
 def noise_of(share: Floats, roles: Index) -> float:
-    """How far a rank usually wanders around its own median.
+    """How far a rank usually wanders around its own median, as a share of the iteration.
 
-    From the differences of ranks of a role that are about equally slow, which contain the noise of
-    two ranks: no rank is the median then, whose excess is 0. A quarter of the pairs wander less:
-    slow and noisy ranks do not count while they are few.
-    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992). Of fewer than
-    FEW iterations it is how far these ranks lie from each other.
+    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992).
 
     Args:
         share: rank by iteration, as shares of the iteration.

@@ -53,8 +53,7 @@ class Prices:
     def role(self) -> Floats | None:
         """What brings every role to the median role: rank by iteration by phase, ns.
 
-        The usual time of each phase of a role's median rank beyond that of the median role. None
-        where all ranks have one role.
+        None where all ranks have one role.
         """
         excess = self._excess
         if len(excess.role_names) < 2:
@@ -109,13 +108,15 @@ class Prices:
         if replay is None:
             return [int(self._faster(each).sum()) for each in healed]
         played = np.isin(excess.numbers, replay.iterations)
-        changes, scales = [], []
+        changes, scales, least = [], [], []
         for place, each in enumerate(healed):
             work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
             changes.append(Healing(work, self.transfer if place in with_transfers else None))
             scales.append(1.0 if played.all() else self._scale(each, played))
+            least.append(self.most(each, 0) if self.phases_recur else 0)
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
-        return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
+        found = (round(gain * scale) for gain, scale in zip(gains, scales, strict=True))
+        return list(map(max, found, least))
 
     def most(self, healed: Floats, gain_ns: int) -> int:
         """The gain of a healing; where it is a bound, what it is at most.

@@ -122,9 +122,9 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
 def hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     """Work that is shorter on a rank of a role, by as much as all else is longer there.
 
-    Kernels of a name count for themselves if all ranks have as many of it; the rest of the kernels
-    is one, and so are all copies. Idling counts where the work lasts half as long as usual: a
-    kernel that only runs faster leaves its device idle as well where the host sets the pace.
+    Kernels of a name count for themselves if all ranks have as many of it. Idling counts where the
+    work lasts half as long as usual: a kernel that only runs faster leaves its device idle as well
+    where the host sets the pace.
     """
     activities = inputs.named_work()
     if activities is None:

@@ -116,13 +116,7 @@ def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Sl
 
 
 def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
-    """Whether the others load quickly only while they wait for these ranks.
-
-    A loader that runs ahead fills its queue while its rank waits for another one. Where the loaders
-    of all ranks are the bottleneck, the rank whose queue is empty waits for data in every
-    iteration, and the others do not. That shows in iterations in which nobody is held up by it:
-    others wait for data then, now these and now those.
-    """
+    """Whether the others load quickly only while they wait for these ranks: queues fill then."""
     if Phase.LOAD not in excess.phases:
         return False
     place = excess.phases.index(Phase.LOAD)
@@ -138,13 +132,7 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
 
 
 def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
-    """The set of ranks that costs most, and how likely it is.
-
-    Args:
-        excess: of all ranks, without that of ranks that are known to be slow.
-        noise: as in `Story`.
-        spans: excess of each rank between collectives, where these are exchanged.
-    """
+    """The set of ranks that costs most, and how likely it is by chance."""
     limit = max(NOISE * noise, BY_NATURE)
     cells = np.clip(excess.share, -limit, limit)  # of a trait, single events are no part
     sums = cells.sum(axis=1)
@@ -167,11 +155,10 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
 def _set_of(
     excess: Excess, noise: float, members: Index, chance: float
 ) -> tuple[Slow, float] | None:
-    """Those of some ranks that are slow by at least half as much as the slowest, as a set.
+    """Those of some ranks (rows) that are slow by half as much as the slowest, as a set.
 
     With it the time that healing them saves, times the probability that it is no chance, ns. None
-    where they are slow by less than ranks differ by nature, or that time is nothing. Arguments as
-    in `_slowest`; the members are given by their rows.
+    where they are slow by less than ranks differ by nature, or that time is nothing.
     """
     share, numbers = excess.share, excess.numbers
     alike = np.zeros(1, dtype=np.bool_)
@@ -199,12 +186,7 @@ def _set_of(
 
 
 def _facts(excess: Excess, noise: float) -> list[Slow]:
-    """The few ranks or sets of ranks whose events lie apart from all that others do.
-
-    Args:
-        excess: of all ranks, without what is described already.
-        noise: as in `Story`.
-    """
+    """The few ranks or sets of ranks whose events lie apart from all that others do."""
     share = excess.share
     found: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
@@ -234,13 +216,8 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
 def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floats]:
     """The rank or the set of ranks, by their rows, whose events cost most, and about how much.
 
-    In each iteration, what they exceed all others by, ns. A set has events in the same iteration,
-    and is at most half of the ranks.
-
-    Args:
-        share: rank by iteration.
-        least: from which on an excess is an event.
-        excess: of all ranks.
+    In each iteration, what they exceed all others by, ns; events have a share of `least`. A set has
+    events in the same iteration, and is at most half of the ranks.
     """
     events = share > least
     unit = np.nan_to_num(excess.unit).max(axis=0)

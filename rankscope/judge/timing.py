@@ -114,10 +114,7 @@ def _remainder(hits: Index, period: int) -> int:
 def _spells(value: Floats) -> list[tuple[int, int]]:
     """Stretches of mostly slow iterations, as places: first, and the one after the last.
 
-    Each is the stretch with the largest sum (Kadane).
-
-    Args:
-        value: of each iteration, positive where it is slow.
+    Each is the stretch with the largest sum (Kadane) of values that are positive where it is slow.
     """
     found, free = list[tuple[int, int]](), [(0, len(value))]
     while free:

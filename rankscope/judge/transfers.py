@@ -34,10 +34,6 @@ def slow_transfers(
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
-    The usual transfer is the lower median over the communicators with as many members and calls,
-    for messages of the same operation and size (or place in the iteration, where sizes are
-    unknown), of each one's median.
-
     Args:
         instances: group, operation, iteration, ordinal, bytes (null where unknown).
         service: what each took from the moment when all were ready, ns; NaN where unknown.
