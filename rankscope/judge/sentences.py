@@ -133,8 +133,8 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
         yield "the run cannot be replayed, so gains are upper bounds"
     elif verdict.gain_is_bound:
         yield (
-            f"in {verdict.cause} the devices wait for launches, a faster one would wait longer, so "
-            "gains are upper bounds"
+            f"in {verdict.cause} the devices wait for launches, and a faster one would wait "
+            "longer, so gains are upper bounds"
         )
     elif played < count:
         yield f"gains are estimated from {played} of the iterations"

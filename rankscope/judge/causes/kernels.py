@@ -1,8 +1,11 @@
 """Kernels that take longer: because of the device, of more work, or of contention."""
 
+from functools import partial
+
 import polars as pl
 
 from rankscope.judge.causes.context import LEAST_SHARE, CauseContext
+from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.launches import SLOWDOWN
 from rankscope.judge.causes.more_work import SAME
 from rankscope.model.kinds import CauseKind
@@ -73,3 +76,23 @@ def taking_longer(finding: Finding) -> str:
     subject = f"{name} take" if finding.activity == "kernels" else f"kernel {name} takes"
     part = f" or {percent(finding.excess_ns / finding.usual_ns)}" if finding.usual_ns else ""
     return f"{subject} {ms(finding.excess_ns)}{part} longer"
+
+
+MORE = Detector(
+    kind=CauseKind.MORE_WORK,
+    findings=partial(kernel_findings, cause=CauseKind.MORE_WORK),
+    sentence=lambda found: f"{taking_longer(found)} for more work",
+    kinds=("kernel",),
+    remedy="compare what the ranks are given: batch sizes, sequence lengths, layers, experts",
+)
+
+CONTENTION = Detector(
+    kind=CauseKind.CONTENTION,
+    findings=partial(kernel_findings, cause=CauseKind.CONTENTION),
+    sentence=lambda found: (
+        f"{taking_longer(found)}, because more of it than usual overlaps collectives"
+    ),
+    kinds=("kernel",),
+    remedy="look at which collectives run beside these kernels on this rank only; compare a run "
+    "with fewer channels for collectives (NCCL_MAX_NCHANNELS)",
+)
