@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import rankscope
+from rankscope.errors import ReportError
 from tests.pytorch_job import Job
 
 EXTRA_MS = 4.0
@@ -15,6 +16,13 @@ PLAIN = Job(between=None)
 
 def read(folder: Path, **options: Any) -> rankscope.Run:
     return rankscope.ingest([folder], folder.with_suffix(".duckdb"), jobs=1, **options)
+
+
+def hint_of(folder: Path) -> str:
+    """What is proposed where reports cannot be ingested."""
+    with pytest.raises(ReportError) as refused:
+        read(folder)
+    return refused.value.hint or ""
 
 
 def codes(run: rankscope.Run) -> dict[str, str]:

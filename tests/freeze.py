@@ -138,12 +138,7 @@ def jobs() -> list[Job]:
 
 
 def freeze(job: Job, only: Sequence[str] | None = None) -> dict[str, str]:
-    """The answers on one job, by name.
-
-    Args:
-        job: the reports.
-        only: names of the answers; None: all of them.
-    """
+    """The answers on one job, by name."""
     answers = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         _prepare(job, Path(folder))

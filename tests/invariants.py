@@ -36,13 +36,7 @@ def mentioned(verdict: Verdict) -> set[int]:
 
 
 def untold(inputs: VerdictInputs, verdict: Verdict, names: set[int]) -> Iterator[str]:
-    """What a verdict on a range denies, though it is true of the run and costs in the range.
-
-    Args:
-        inputs: of the range.
-        verdict: on it.
-        names: the ranks that the verdict on the whole run mentions.
-    """
+    """What a verdict on a range denies, though it is true of the run and costs in the range."""
     output, total = mentioned(verdict), inputs.total_ns
     prices = Prices(inputs.excess)
     for claim in inputs.claims:

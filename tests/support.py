@@ -243,12 +243,7 @@ def mostly_slow(values: Iterable[Any], fast: int = 1, slow: int | None = None) -
 
 
 def mostly_nightly(values: Iterable[Any], first: int = 1) -> list[Any]:
-    """Parameters of a test, all but the first few marked nightly: more of the same kind.
-
-    Args:
-        values: as of `mostly_slow`.
-        first: how many are not marked.
-    """
+    """Parameters of a test, all but the first few marked nightly: more of the same kind."""
     return [
         _marked(each, *NIGHTLY) if place >= first else each for place, each in enumerate(values)
     ]
@@ -259,9 +254,6 @@ def one_at_a_time(*axes: Iterable[Any]) -> list[Any]:
 
     The first of each axis together are not marked; what differs from them on one axis is slow, all
     other combinations are nightly.
-
-    Args:
-        axes: the values of a parameter each, or tuples of those of several parameters.
     """
     marked = []
     for picked in product(*map(enumerate, axes)):
@@ -417,8 +409,6 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
 
     Args:
         wide: rank, role, iteration, `<metric>_ns`, iteration_ns.
-        metric: what is judged.
-        more: further fields of the inputs.
     """
     ranks, numbers = wide["rank"].n_unique(), wide["iteration"].n_unique()
     run = RunSummary(ranks, numbers, (), (), metric)

@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
-import polars as pl
 
 from rankscope.errors import NoIterations, RankscopeError, UnlikeOthers
 from rankscope.ingestion.workers import Results
@@ -196,11 +195,6 @@ def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> 
     return replace(rows, problems=(*rows.problems, RunWarning(code, text, ranks)))
 
 
-def _median_step(iterations: pl.DataFrame) -> float:
-    """The median length of RANK_ITERATIONS, ns."""
-    return float(np.median((iterations["end_ns"] - iterations["start_ns"]).to_numpy()))
-
-
 class _PendingReports:
     """Rows that wait, with their reports."""
 
@@ -225,7 +219,9 @@ class _PendingReports:
         self._kinds.append(rows.taken)
         self._places.append(self._store.tell())
         if rows.taken == AUTO:
-            self._steps += (float(_median_step(part.iterations)) for part in rows.ranks)
+            windows = (part.iterations for part in rows.ranks)
+            lengths = ((each["end_ns"] - each["start_ns"]).to_numpy() for each in windows)
+            self._steps += (float(np.median(each)) for each in lengths)
         pickle.dump(rows, self._store, pickle.HIGHEST_PROTOCOL)
 
     def alike(self) -> bool:

@@ -225,6 +225,8 @@ def check_together(
         RankConflict: two reports claim one rank.
         ReportError: a report is of another run.
     """
+    place = next((file.pattern for file, *_ in reports if file.pattern), None)
+    one_job = place and f"if they are of one job, {name_hint(place)}; else ingest one run at a time"
     check_distinct(
         [
             *((each.rank, each.path) for each in existing if each.rank is not None),
@@ -234,7 +236,7 @@ def check_together(
                 if claim is not None and claim.evidence.own
             ),
         ],
-        hint=ANOTHER_DB if existing else _one_job(reports),
+        hint=ANOTHER_DB if existing else one_job,
     )
     check_one_run(
         [
@@ -255,12 +257,6 @@ def check_together(
         ],
         hint=ANOTHER_DB if existing else ONE_RUN,
     )
-
-
-def _one_job(reports: list[Described]) -> str | None:
-    """What to do about two claims of a rank where names may tell the ranks apart."""
-    place = next((file.pattern for file, *_ in reports if file.pattern), None)
-    return place and f"if they are of one job, {name_hint(place)}; else ingest one run at a time"
 
 
 def _facts(file: ReportFile) -> CaptureFacts | RankscopeError:

@@ -159,7 +159,7 @@ def explain(term: str) -> Explanation:
         [entry for entry, own in named if own[-len(words) :] == words],
         [entry for entry, own in named if own[: len(words)] == words],
         [entry for entry, own in keys if own[-len(words) :] == words],
-        [entry for entry, own in keys if _contains(own, words)],
+        [entry for entry, own in keys if f" {' '.join(words)} " in f" {' '.join(own)} "],
     ]
     if not any(alike) and {*words[-1:]} & COLUMN_ENDINGS:
         return explain(" ".join(words[:-1]))
@@ -168,12 +168,6 @@ def explain(term: str) -> Explanation:
         raise UsageError(f"explain {term!r}: there is no such term", hint=_hint(words))
     others = (entry for each in alike for entry in each if entry not in found)
     return Explanation(tuple(found), tuple(dict.fromkeys(entry.term for entry in others)))
-
-
-def _contains(own: list[str], words: list[str]) -> bool:
-    """Whether words stand in a term, side by side."""
-    count = len(words)
-    return any(own[at : at + count] == words for at in range(len(own) - count + 1))
 
 
 def _hint(words: list[str]) -> str:

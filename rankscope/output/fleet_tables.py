@@ -44,6 +44,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     def text(name: str) -> str:
         return UNKNOWN if row[name] is None else sanitized(str(row[name]), LONGEST_ID)
 
+    p = row["p"]
     return (
         KINDS.get(row["kind"], row["kind"]),
         text("id"),
@@ -53,18 +54,12 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         str(row["runs"]),
         percent(row["rate"]),
         f"{percent(row['low'])} to {percent(row['high'])}",
-        _probability(row["p"]),
+        UNKNOWN if p is None else "< 0.0001" if p < 1e-4 else f"{p:.2g}",
         f"{row['cost_ns'] / NS_PER_HOUR:.3g}",
         text("trend"),
         text("follows"),
         "suspect" if row["suspect"] else "",
     )
-
-
-def _probability(p: float | None) -> str:
-    if p is None:
-        return UNKNOWN
-    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
 def prometheus(fleet: Fleet) -> str:

@@ -104,7 +104,8 @@ class Database:
             raise DatabaseError(f"{path}: no such database", hint=hint_for_missing(path))
         database = cls(path, connect(path, read_only=not write, patience_s=patience_s))
         try:
-            database._enter(write)
+            with clear_errors(path), database.transaction() if write else nullcontext():
+                database._known = enter(database._connection, path, write=write)
         except BaseException:
             database.close()
             raise
@@ -372,11 +373,6 @@ class Database:
         self._connection.register("incoming", in_row_groups(frame))
         self._connection.execute(f"insert into {table} by name select * from incoming")
         self._connection.unregister("incoming")
-
-    def _enter(self, write: bool) -> None:
-        """Check the schema of the file."""
-        with clear_errors(self.path), self.transaction() if write else nullcontext():
-            self._known = enter(self._connection, self.path, write=write)
 
     def _unwritten(self, error: duckdb.Error) -> Exception:
         """A full disk or a damaged file in our words; anything else is a bug and stays as it is."""

@@ -8,6 +8,7 @@ slow in all its backward work.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -202,37 +203,29 @@ def _report(job: Job, rank: int, folder: Path, why: bool) -> ReportRows:
     return ReportRows(report, facts, (part,), (), len(rows))
 
 
+def _of(gpu: pl.DataFrame, **columns: Any) -> pl.DataFrame:
+    """A row per iteration: expressions and constants."""
+    given = {name: each if isinstance(each, pl.Expr) else pl.lit(each)
+             for name, each in columns.items()}  # fmt: skip
+    return gpu.select("rank", "iteration", **given)
+
+
 def _host_states(gpu: pl.DataFrame) -> pl.DataFrame:
     """HOST_STATES: each phase is spent in calls, waiting for the device and on the CPU."""
     frames = [
-        gpu.select(
-            "rank",
-            "iteration",
-            phase=pl.lit(phase),
-            state=pl.lit(state),
-            name=pl.lit(name),
-            count=pl.lit(4),
-            total_ns=(pl.col(f"{phase}_ns") * share).cast(pl.Int64),
-        )
+        _of(gpu, phase=phase, state=state, name=name, count=4,
+            total_ns=(pl.col(f"{phase}_ns") * share).cast(pl.Int64))
         for phase in WORK_NS
         for (state, name), share in STATES.items()
-    ]
+    ]  # fmt: skip
     return pl.concat(filled(frame, HOST_STATES) for frame in frames)
 
 
 def _file_accesses(gpu: pl.DataFrame) -> pl.DataFrame:
     """FILE_ACCESSES: two files are read in each iteration."""
+    total = pl.col("load_ns") // 4
     frames = [
-        gpu.select(
-            "rank",
-            "iteration",
-            phase=pl.lit("load"),
-            call=pl.lit("read"),
-            file=pl.lit(name),
-            count=pl.lit(8),
-            bytes=pl.lit(2**20),
-            total_ns=pl.col("load_ns") // 4,
-        )
+        _of(gpu, phase="load", call="read", file=name, count=8, bytes=2**20, total_ns=total)
         for name in ("shard-0.tar", "shard-1.tar")
     ]
     return pl.concat(filled(frame, FILE_ACCESSES) for frame in frames)
@@ -240,16 +233,9 @@ def _file_accesses(gpu: pl.DataFrame) -> pl.DataFrame:
 
 def _counters(gpu: pl.DataFrame) -> pl.DataFrame:
     """COUNTERS: the clock and the load of the rank's own GPU."""
+    device = pl.format("0000:{}:00.0", pl.col("rank") % RANKS_PER_HOST)
     frames = [
-        gpu.select(
-            "rank",
-            "iteration",
-            source=pl.lit("gpu"),
-            device=pl.format("0000:{}:00.0", pl.col("rank") % RANKS_PER_HOST),
-            metric=pl.lit(metric),
-            count=pl.lit(4),
-            value=pl.lit(value),
-        )
+        _of(gpu, source="gpu", device=device, metric=metric, count=4, value=value)
         for metric, value in METRICS.items()
     ]
     return pl.concat(filled(frame, COUNTERS) for frame in frames)
@@ -265,20 +251,8 @@ def _activities(gpu: pl.DataFrame) -> pl.DataFrame:
             total = (pl.col(f"{phase}_ns") * share).cast(pl.Int64)
             spread = rng.lognormal(9, 0.1, (gpu.height, 3)).astype(np.int32)
             frames.append(
-                gpu.select(
-                    "rank",
-                    "iteration",
-                    phase=pl.lit(phase),
-                    kind=pl.lit("kernel"),
-                    name=pl.lit(name),
-                    count=24,
-                    total_ns=total,
-                    size=4096,
-                    clear_ns=total,
-                    clear_size=4096,
-                    launches=pl.Series(spread).arr.to_list(),
-                )
-            )
-    idle = gpu.select("rank", "iteration", phase=pl.lit("load"), kind=pl.lit("idle"),
-                      name=pl.lit(""), count=1, total_ns="load_ns", size=0)  # fmt: skip
+                _of(gpu, phase=phase, kind="kernel", name=name, count=24, total_ns=total, size=4096,
+                    clear_ns=total, clear_size=4096, launches=pl.Series(spread).arr.to_list())
+            )  # fmt: skip
+    idle = _of(gpu, phase="load", kind="idle", name="", count=1, total_ns=pl.col("load_ns"), size=0)
     return pl.concat(filled(frame, ACTIVITIES) for frame in [*frames, idle])

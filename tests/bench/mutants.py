@@ -27,14 +27,7 @@ NUMBERS = (0, -1, 2**31, 2**63 - 1, -(2**63), "text", b"\x00\xff", 1.5, float("i
 
 
 def mutant(source: Path, kind: str, seed: int, folder: Path) -> tuple[Path, str]:
-    """A spoiled copy of a SQLite export as another file or folder, and what was done to it.
-
-    Args:
-        source: a whole export.
-        kind: one of FORMATS.
-        seed: decides everything.
-        folder: an empty folder to write to.
-    """
+    """A spoiled copy of a SQLite export as another file or folder, and what was done to it."""
     draw = random.Random(f"{kind}/{seed}")
     work = Path(shutil.copy(source, folder / "report_rank_0.sqlite"))
     damage = draw.choice([_rows, _rows, _names, _tables, None, None])

@@ -41,8 +41,6 @@ def large_reports(
 
     Args:
         megabytes: Of each, about.
-        folder: Where to; it is made.
-        ranks: How many.
         numbered: Each operator's range has a name of its own, as emit_nvtx gives.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,15 +14,7 @@ import rankscope
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
 from rankscope.model.options import Options
-from tests.support import (
-    SAMPLE,
-    Cli,
-    Stored,
-    edit,
-    mostly_nightly,
-    mostly_slow,
-    with_environment,
-)
+from tests.support import SAMPLE, Cli, Stored, edit, mostly_nightly, mostly_slow, with_environment
 
 REPORT = "report_rank_1.sqlite"
 

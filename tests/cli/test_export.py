@@ -20,20 +20,19 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.output.palette import part_name
 from rankscope.util.atomic_io import written_whole
-from tests.support import (
-    Cli,
-    MakeStored,
-    Stored,
-    edit,
-    mostly_nightly,
-    mostly_slow,
-)
+from tests.support import Cli, MakeStored, Stored, edit, mostly_nightly, mostly_slow
 
 
 def events(path: Path) -> list[dict[str, Any]]:
     content = path.read_bytes()
     text = gzip.decompress(content) if path.suffix == ".gz" else content
     return [each for each in json.loads(text)["traceEvents"] if each["ph"] == "X"]
+
+
+def exported(cli: Cli, job: Stored, name: str, ranks: str, iterations: str) -> dict[str, Any]:
+    """What is said of a file of some ranks and iterations."""
+    chosen = ("--db", job.db, "--ranks", ranks, "--iter-range", iterations)
+    return cli("export", "-o", name, *chosen, "--format", "json").document
 
 
 def rows_of(db: Path, query: str) -> int:
@@ -102,20 +101,14 @@ def test_its_slices_are_the_rows_of_the_database(
 
 
 def test_ranks_and_iterations_that_are_named(cli: Cli, sample: Stored) -> None:
-    answer = cli(
-        "export", "-o", "some.json", "--db", sample.db, "--ranks", "3,0:2", "--iter-range", "4:6",
-        "--format", "json",
-    ).document  # fmt: skip
+    answer = exported(cli, sample, "some.json", "3,0:2", "4:6")
     assert answer["ranks"] == [0, 1, 3]
     assert answer["iterations"] == [4, 5]
     assert {each["args"]["iteration"] for each in events(Path("some.json"))} == {4, 5}
 
 
 def test_a_trace_of_all_ranks(cli: Cli, sample: Stored) -> None:
-    answer = cli(
-        "export", "-o", "all.json.gz", "--db", sample.db, "--ranks", "all", "--iter-range", "6:8",
-        "--format", "json",
-    ).document  # fmt: skip
+    answer = exported(cli, sample, "all.json.gz", "all", "6:8")
     assert (answer["ranks"], answer["iterations"]) == ([0, 1, 2, 3], [6, 7])
     assert answer["bytes"] == Path("all.json.gz").stat().st_size
     among = f"select count(*) from collectives where iteration in {(*answer['iterations'],)}"
@@ -192,10 +185,7 @@ def test_the_wide_table(cli: Cli, sample: Stored, ending: str) -> None:
         assert answer.columns == expected.columns
         assert answer["work_ns"].equals(expected["work_ns"])
     assert f"{expected.height} rows of rank_iterations" in result.out
-    some = cli(
-        "export", "-o", f"some{ending}", "--db", sample.db, "--ranks", "2", "--iter-range", "3:5",
-        "--format", "json",
-    ).document  # fmt: skip
+    some = exported(cli, sample, f"some{ending}", "2", "3:5")
     assert (some["rows"], some["ranks"], some["iterations"]) == (2, [2], [3, 4])
 
 

@@ -23,17 +23,7 @@ from rankscope.util.rank_list import MOST_RANKS
 from rankscope.view.page_server import PageServer, RunAnswers
 from tests.support import SAMPLE, Cli, Result, Stored, mostly_nightly, mostly_slow
 
-NUMBERS = (
-    "1000000000000",
-    "-1",
-    "0",
-    "1e308",
-    "nan",
-    "inf",
-    "9223372036854775808",
-    "1" + "0" * 30,
-    "9" * 5000,
-)
+NUMBERS = ("1000000000000", "-1", "0", "1e308", "nan", "inf", str(2**63), str(10**30), "9" * 5000)
 
 WORDS: dict[str, tuple[object, ...]] = {
     "check": (SAMPLE,),
@@ -58,12 +48,8 @@ WORDS: dict[str, tuple[object, ...]] = {
 
 LISTS = {
     "--iter-range": (
-        "0:1000000000000",
-        "-1000000000000:",
-        "0:" + "9" * 4000,
-        "9" * 5000 + ":",
-        "nan:",
-        "1e9:2e9",
+        *("0:1000000000000", "-1000000000000:", "nan:", "1e9:2e9"),
+        *("0:" + "9" * 4000, "9" * 5000 + ":"),
     ),
     "--ranks": ("0:30000000", "999999999999", "-5", "nan", "9" * 5000, ",".join(["0"] * 20_000)),
     "--local-ranks": ("0:30000000", "999999999999", "-5", "nan", "9" * 5000),
@@ -84,27 +70,24 @@ LONGEST_S = 20
 """Of processor time for one answer; all of them take a second at most on an idle machine."""
 
 
+def parameters() -> list[tuple[str, Any]]:
+    """Each parameter of each command."""
+    commands = typer.main.get_command(program()).commands  # type: ignore[attr-defined]
+    return [(name, param) for name, command in commands.items() for param in command.params]
+
+
 def numeric() -> list[tuple[str, str]]:
     """Command and option, of all options that take one number."""
-    tree = typer.main.get_command(program())
     return [
         (name, param.opts[0])
-        for name, command in tree.commands.items()  # type: ignore[attr-defined]
-        for param in command.params
+        for name, param in parameters()
         if param.type_descriptor.annotation in (int, float)
     ]
 
 
 def listed() -> list[tuple[str, str]]:
     """Command and option, of all options of LISTS."""
-    tree = typer.main.get_command(program())
-    return [
-        (name, option)
-        for name, command in tree.commands.items()  # type: ignore[attr-defined]
-        for param in command.params
-        for option in param.opts
-        if option in LISTS
-    ]
+    return [(name, each) for name, param in parameters() for each in param.opts if each in LISTS]
 
 
 @pytest.fixture

@@ -9,15 +9,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import (
-    SAMPLE,
-    Cli,
-    MakeForged,
-    copied,
-    edit,
-    mostly_nightly,
-    without_rank,
-)
+from tests.support import SAMPLE, Cli, MakeForged, copied, edit, mostly_nightly, without_rank
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 

@@ -9,14 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rankscope.output.plots import KINDS
-from tests.support import (
-    Cli,
-    MakeStored,
-    Stored,
-    mostly_nightly,
-    mostly_slow,
-    renamed,
-)
+from tests.support import Cli, MakeStored, Stored, mostly_nightly, mostly_slow, renamed
 
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 ANYWHERE = [kind for kind in KINDS if kind != "why"]

@@ -26,9 +26,6 @@ def export_inspector(
     """Write one rank's dump into a folder and give its path.
 
     Args:
-        job: what ran.
-        record: what the rank's profiler saw.
-        folder: where to; it is made.
         version: of the format: up to v4.2 each line says whose it is, from v4.3 on the first of
             each dump.
         verbose: tell when operations ran.

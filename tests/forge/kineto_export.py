@@ -27,9 +27,6 @@ def export_kineto(
     """Write one rank's trace into a folder and give its path.
 
     Args:
-        job: what ran.
-        record: what the rank's profiler saw.
-        folder: where to; it is made.
         file_name: format string over `rank`, `world`, `host`, `pid`.
         meta: tell of the rank in `distributedInfo`, and of process groups at NCCL kernels.
     """

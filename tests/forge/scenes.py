@@ -156,11 +156,9 @@ def planted(
     """One plant of any kind in any place; the ground truth of the verdict.
 
     Args:
-        job: without it.
         kind: See `Plant`; `structural` hits the upper half of the ranks.
         where: See `Plant`; `device`, `kernel` and `data` use `factor`, the phases `extra_ms`.
         rank: Who is hit, counted from the end if negative.
-        extra_ms: What a hit costs.
         factor: How much slower a hit device is.
         every: Period of a `periodic` plant.
         on_host: Spend the extra time before the launches instead of in the kernels.
@@ -270,7 +268,6 @@ def pipeline(
     reduces the gradients over the ranks of the same stage. Rank = replica * pp + stage.
 
     Args:
-        job: without it.
         pp: Number of stages; 0 means 4, or as many as leave two replicas.
         micro_batches: How many a batch is cut into.
         slow: `worker`: one rank is slow, and all others wait for it in chains. `stage`: the last
@@ -422,14 +419,8 @@ def scene(
     """The job of a scene by name; what is left out is the scene's own.
 
     Args:
-        name: of the scene.
-        ranks: Number of ranks.
-        iterations: Number of iterations.
-        seed: Seed of everything random.
-        schema: Which exporter's tables to write.
         noise: Relative spread of all durations.
         walk: Bound of each rank's slow random walk.
-        parameters: those of the scene.
 
     Raises:
         KeyError: No scene has that name.

@@ -224,13 +224,7 @@ class Account:
 def collective_rows(
     instance: Collective, arrivals: dict[int, int], clocks: Sequence[RankClock]
 ) -> list[Row]:
-    """A row per member of an instance; waits and transfer are in true time.
-
-    Args:
-        instance: A complete instance.
-        arrivals: True arrival of each member.
-        clocks: The clock of each rank of the job.
-    """
+    """A row per member of an instance; waits and transfer are in true time."""
     last = max(arrivals[rank] for rank in instance.members)
     done = max(op.end for op in instance.ops.values())
     rows: list[Row] = []

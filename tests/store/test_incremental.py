@@ -11,14 +11,7 @@ import pytest
 import rankscope
 from rankscope.errors import ForeignRun, RankConflict, ReportError, UnreadableReport
 from rankscope.store import Database
-from tests.support import (
-    MakeForged,
-    MakeStored,
-    copied,
-    edit,
-    mostly_nightly,
-    with_environment,
-)
+from tests.support import MakeForged, MakeStored, copied, edit, mostly_nightly, with_environment
 
 
 @pytest.fixture

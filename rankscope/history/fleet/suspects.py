@@ -113,11 +113,10 @@ def judged(appearances: pl.DataFrame) -> Judged:
         for each in likely.filter(kind="slot")["id"]
         if _slot_beyond_gpus(each, appearances, odds)
     ]
-    gpus = [
-        each
-        for each in _beyond_chance(_odds(_without_slots(tested, slots))).filter(kind="gpu")["id"]
-        if _beyond_host(each, appearances)
-    ]
+    # GPUs are not guilty of what their slots explain.
+    in_slots = (pl.col("kind") == "gpu") & SLOT.is_in(slots).fill_null(False)
+    rest = _beyond_chance(_odds(tested.with_columns(guilty=pl.col("guilty") & ~in_slots)))
+    gpus = [each for each in rest.filter(kind="gpu")["id"] if _beyond_host(each, appearances)]
     adapters = [
         each for each in likely.filter(kind="nic")["id"] if _beyond_hosts(each, appearances)
     ]
@@ -200,12 +199,6 @@ def _slot_beyond_gpus(slot: str, rows: pl.DataFrame, odds: pl.DataFrame) -> bool
     in_slot = rows.filter(kind="gpu").filter(slot == SLOT)
     rivals = odds.filter(kind="gpu").filter(pl.col("id").is_in(in_slot["id"].implode()))
     return bool(own < (rivals["p"].min() or 0.0)) if rivals.height else True
-
-
-def _without_slots(rows: pl.DataFrame, slots: Collection[str]) -> pl.DataFrame:
-    """The rows in which GPUs are not guilty of what their slots explain."""
-    inside = (pl.col("kind") == "gpu") & SLOT.is_in([*slots]).fill_null(False)
-    return rows.with_columns(guilty=pl.col("guilty") & ~inside)
 
 
 def _beyond_host(gpu: str, rows: pl.DataFrame) -> bool:

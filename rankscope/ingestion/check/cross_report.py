@@ -97,7 +97,9 @@ def _unlike(reports: list[Examined]) -> Iterator[Placed]:
         for examined in unmarked:
             yield _placed(examined, "markers-missing", "holds no iterations, though others do")
     marked = [examined for examined in reports if examined.unmarked is None]
-    for examined, others in _lacking(marked, _has_phases):
+    for examined, others in _lacking(
+        marked, lambda part: all(problem.code != "no-phases" for problem in part.problems)
+    ):
         if others:
             message = "holds no ranges named like phases, though others do"
             yield _placed(examined, "markers-missing", message)
@@ -109,10 +111,6 @@ def _lacking(
     """Reports with a rank that lacks something, and whether others have it."""
     lacking = [each for each in reports if not all(map(has, each.rows.ranks))]
     return ((each, len(lacking) < len(reports)) for each in lacking)
-
-
-def _has_phases(part: RankRows) -> bool:
-    return all(problem.code != "no-phases" for problem in part.problems)
 
 
 def _versions(reports: list[Examined]) -> Iterator[Placed]:

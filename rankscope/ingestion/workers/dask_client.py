@@ -133,18 +133,11 @@ def _check_versions(client: Client) -> None:
         "the scheduler": reply["scheduler"],
         **{f"worker {address}": member for address, member in reply["workers"].items()},
     }
-    error = mismatch(
-        {who: _installed(member["packages"]) for who, member in members.items() if member},
-        versions(),
-    )
-    if error is not None:
+    installed = {who: member["packages"] for who, member in members.items() if member}
+    for packages in installed.values():  # of Python's version, major and minor only
+        packages["python"] = ".".join(str(packages["python"]).split(".")[:2])
+    if error := mismatch(installed, versions()):
         raise error
-
-
-def _installed(packages: Versions) -> Versions:
-    """The versions of a member as Dask reports them; of Python's, major and minor only."""
-    python = str(packages["python"]).split(".")
-    return packages | {"python": ".".join(python[:2])}
 
 
 @contextmanager

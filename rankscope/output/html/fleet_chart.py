@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from rankscope.output.fleet_map import FleetMap, MapRow, cost_text
+from rankscope.output.fleet_map import FleetMap, cost_text
 from rankscope.output.palette import THEMES
 
 LEVELS = 3
@@ -57,7 +57,7 @@ def chart(grid: FleetMap, label: str) -> str:
     if not grid.rows:
         return "<p>No run has compared any hardware.</p>"
     rows, columns = grid.present.shape
-    left = GAP + max(map(_label_width, grid.rows))
+    left = GAP + max(len(row.label) * (BOLD if row.suspect else LETTER) for row in grid.rows)
     cell = min(max(USUAL_WIDTH // columns, LEAST_CELL), MOST_CELL)
     width, height = left + columns * cell + BESIDE, ABOVE + rows * ROW + BELOW
     parts = [
@@ -111,10 +111,6 @@ def _dates(grid: FleetMap, left: float, cell: int, top: int) -> list[str]:
             f'<text class="date" x="{middle:.1f}" y="{top + 32}" text-anchor="middle">{hour}</text>'
         )
     return lines
-
-
-def _label_width(row: MapRow) -> float:
-    return len(row.label) * (BOLD if row.suspect else LETTER)
 
 
 def _run(grid: FleetMap, column: int) -> str:

@@ -17,12 +17,7 @@ class Cluster:
     """A scheduler and its workers, each a process of its own, away from the reports' folder."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        """Start the scheduler.
-
-        Args:
-            folder: for its files.
-            options: of the scheduler and of every worker.
-        """
+        """Start the scheduler."""
         self.folder, self.options = folder, options
         self.file = folder / "scheduler.json"
         self.workers: list[subprocess.Popen[bytes]] = []
