@@ -213,7 +213,7 @@ def _no_names(path: Path, ranges: pl.DataFrame, hints: IterationHints) -> NoIter
         )
     annotations = ranges.filter(pl.col("domain") != OPERATORS)
     stems = (ranges if annotations.is_empty() else annotations).select(
-        pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60)
+        pl.col("name").cast(pl.String).str.replace_all(r"\d+", "N").str.slice(0, 60)
     )
     common = stems["name"].value_counts().sort("count", "name", descending=[True, False])
     names = ", ".join(f"{name!r} ({count})" for name, count in common.head(SHOWN_NAMES).iter_rows())

@@ -131,7 +131,7 @@ def with_trailing(found: IterationRanges, named: pl.DataFrame) -> IterationRange
     )
     outer = own.filter(pl.col("start") >= pl.col("end").cum_max().shift(1, fill_value=-1))
     starts, ends = outer["start"].to_numpy(), outer["end"].to_numpy()
-    reads = outer["name"].str.contains(READS).to_numpy()
+    reads = outer["name"].cast(pl.String).str.contains(READS).to_numpy()
     extended = []
     for end in found.frame["end"]:
         first = at = int(np.searchsorted(starts, end))

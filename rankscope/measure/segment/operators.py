@@ -39,7 +39,7 @@ def operator_phases(
     own = (means == BACKWARD) | (means == "operator") & (pl.col("thread") == found.thread)
     operators = named.every("means", of=own & (pl.col("process") == process)).sort("start")
     start, end = operators["start"].to_numpy(), operators["end"].to_numpy()
-    backward = (operators["means"] == BACKWARD).to_numpy()
+    backward = operators["means"].is_in([BACKWARD]).to_numpy()
     if not backward.any():
         return empty(MARKS)
     explicit_spans = explicit["start"].to_numpy(), explicit["end"].to_numpy()

@@ -95,7 +95,7 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
 
 def fitting(names: pl.Series, pattern: str) -> pl.Series:
     """Whether each name fits a pattern, which is tried on distinct names."""
-    distinct = names.unique()
+    distinct = names.unique().cast(pl.String)
     return names.is_in(distinct.filter(distinct.str.contains(pattern)).implode())
 
 

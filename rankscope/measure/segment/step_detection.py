@@ -154,7 +154,7 @@ def _kernels(process: StepEvents) -> pl.DataFrame:
 
 
 def _ranges(process: StepEvents) -> pl.DataFrame:
-    kind = pl.col("name").str.replace_all(r"\d+", "")
+    kind = pl.col("name").cast(pl.String).str.replace_all(r"\d+", "")
     return process.ranges.select("start", "end", host="start", kind=kind)
 
 
