@@ -10,7 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
@@ -325,6 +326,13 @@ def edit(path: Path, sql: str, *values: object) -> Path:
     return path
 
 
+def change(db: Path, sql: str, *values: object) -> Path:
+    """A database with one statement run on it."""
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(sql, values)
+    return db
+
+
 def renamed(report: Path, host: str | bytes, kernels: str = "") -> Path:
     """A report of another host, with something in front of the names of its kernels."""
     edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", host)
@@ -373,6 +381,21 @@ def without_ranks(db: Path, to: Path, ranks: Iterable[int]) -> Path:
                 f'delete from "{table}" where rank in (select unnest(?))', [[*ranks]]
             )
     return to
+
+
+@contextmanager
+def in_use(db: Path) -> Iterator[None]:
+    """Within it, another process uses a database."""
+    code = "import duckdb, sys; used = duckdb.connect(sys.argv[1]); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, db], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as user:
+        assert user.stdout is not None
+        user.stdout.readline()
+        try:
+            yield
+        finally:
+            user.communicate(b"\n")
 
 
 def sqlite_tables(path: Path) -> set[str]:

@@ -1,7 +1,5 @@
 """Bad input: one line of error, one of hint, the contract's exit code, nothing lost."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,17 @@ import rankscope
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
 from rankscope.model.options import Options
-from tests.support import SAMPLE, Cli, Stored, edit, mostly_nightly, mostly_slow, with_environment
+from tests.support import (
+    SAMPLE,
+    Cli,
+    Stored,
+    change,
+    edit,
+    in_use,
+    mostly_nightly,
+    mostly_slow,
+    with_environment,
+)
 
 REPORT = "report_rank_1.sqlite"
 
@@ -188,8 +196,7 @@ def test_a_bad_database(
         truncate(db, 40)
     elif how == "not ours":
         db.unlink()
-        with duckdb.connect(str(db)) as connection:
-            connection.execute("create table bills (i int)")
+        change(db, "create table bills (i int)")
     else:
         with duckdb.connect(str(db)) as connection:
             version = "99" if how == "newer" else "0"
@@ -204,16 +211,8 @@ def test_a_bad_database(
 def test_a_locked_database(cli: Cli, sample: Stored, tmp_path: Path, command: list[object]) -> None:
     db = tmp_path / "busy.duckdb"
     db.write_bytes(sample.db.read_bytes())
-    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(db)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"1\n"
+    with in_use(db):
         cli(*command, "--db", db).refused(4, "busy.duckdb", "in use")
-    finally:
-        holder.communicate(b"\n")
     assert cli("imbalance", "--db", db).code == 0
 
 

@@ -59,6 +59,7 @@ SPOILED = {
         "update by_iteration set flagged_ranks = range(1000001) where iteration = 3",
     ),
     "another type": ("rank_iterations", "alter table rank_iterations alter flagged type varchar"),
+    "text for a rank": ("ranks", "alter table ranks alter rank type varchar"),
     "no column": ("scores", "alter table scores drop work_ns"),
 }
 """What is wrong → the table that is named, and how it came about."""

@@ -14,7 +14,7 @@ from rankscope.errors import DatabaseError, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.store import Database
-from tests.support import MakeStored, Stored
+from tests.support import MakeStored, Stored, change
 
 
 def test_every_table_and_column_is_explained(sample: Stored) -> None:
@@ -77,8 +77,7 @@ def test_a_database_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["99", "0", "nonsense"])
 def test_a_database_of_another_version(db: Path, version: str) -> None:
-    with duckdb.connect(str(db)) as connection:
-        connection.execute("update meta set value = ? where key = 'schema_version'", [version])
+    change(db, "update meta set value = ? where key = 'schema_version'", version)
     with pytest.raises(DatabaseError, match=r"run\.duckdb.*version") as refused:
         rankscope.open_run(db)
     assert ("newer rankscope" in refused.value.hint) == (version == "99")

@@ -17,7 +17,7 @@ from rankscope.model.columns import Column
 from rankscope.model.tables import TABLES
 from rankscope.store import Database, migrations
 from rankscope.store.tables import TableRequest
-from tests.support import SAMPLE
+from tests.support import SAMPLE, change
 
 OLD = Path(__file__).parent / "data" / "schema_2.duckdb.xz"
 NEW = Column(pl.Int64(), "A column that databases did not have", is_nullable=True)
@@ -107,8 +107,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
 
 
 def test_where_reports_must_be_read_again_they_are_named(old: Path) -> None:
-    with duckdb.connect(str(old)) as connection:
-        connection.execute("update meta set value = '1' where key = 'schema_version'")
+    change(old, "update meta set value = '1' where key = 'schema_version'")
     with pytest.raises(DatabaseError, match=r"old\.duckdb.*version 1") as refused:
         rankscope.open_run(old)
     for rank in range(3):

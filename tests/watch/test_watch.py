@@ -1,8 +1,6 @@
 """Reports that arrive one after the other, in windows, half-written, again after a restart."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.watch import windows as databases
 from rankscope.watch.arrivals import OLD_S
+from tests.support import in_use
 from tests.watch.arriving import HOUR_NS, RANKS, SLOW, Windows, announced, arrive, classes, watcher
 
 
@@ -190,26 +189,12 @@ def test_a_database_in_use_is_waited_for(folder: Path, db: Path, windows: Window
     watch = watcher(folder, db)
     arrive(windows[0], folder)
     assert len(announced(watch)) == 1
-    program = (
-        "import duckdb, sys, time\n"
-        f"connection = duckdb.connect({str(db)!r})\n"
-        "print('held', flush=True)\n"
-        "time.sleep(60)"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    try:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with in_use(db):
         arrive(windows[1], folder)
         again = watcher(folder, db)
         [warning] = again.poll().problems
         assert "in use" in warning.message
         assert again.poll().problems == ()
-    finally:
-        holder.kill()
-        holder.wait()
-        if holder.stdout is not None:
-            holder.stdout.close()
     assert classes(announced(again)) == [(2, "persistent", True)]
 
 

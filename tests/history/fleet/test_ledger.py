@@ -14,6 +14,7 @@ from rankscope.history.fleet.evidence import TABLES
 from rankscope.history.fleet.fleet import fleet_of
 from rankscope.store.ledger import Ledger
 from tests.history.fleet.fleets import Plan, fleet
+from tests.support import change, in_use
 
 WRITER = """
 import sys
@@ -90,8 +91,7 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
 def test_an_older_ledger_takes_new_columns(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     add_to_ledger(path, collected)
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("alter table fleet_runs drop column software")
+    change(path, "alter table fleet_runs drop column software")
     assert read_ledger(path).runs["software"].null_count() == collected.runs.height
     again = one_by_one(collected)[0]
     named = merged(again.runs.with_columns(software=pl.lit("CUDA 12.4")), again.evidence)
@@ -103,8 +103,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, collected: Colle
     with pytest.raises(DatabaseError, match="no such ledger"):
         read_ledger(tmp_path / "none.duckdb")
     other = tmp_path / "other.duckdb"
-    with duckdb.connect(str(other)) as connection:
-        connection.execute("create table mine as select 1 as x")
+    change(other, "create table mine as select 1 as x")
     with pytest.raises(DatabaseError, match="is no ledger"):
         add_to_ledger(other, collected)
     with duckdb.connect(str(other)) as connection:
@@ -119,24 +118,5 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, collected: Colle
 def test_a_wait_that_is_too_long_is_an_error(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     add_to_ledger(path, collected)
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import duckdb, sys, time\n"
-            f"connection = duckdb.connect({str(path)!r})\n"
-            "print('held', flush=True)\n"
-            "time.sleep(60)",
-        ],
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with pytest.raises(DatabaseError, match="in use"):
-            Ledger(path, TABLES, wait_s=0.2).read()
-    finally:
-        holder.kill()
-        holder.wait()
-        if holder.stdout is not None:
-            holder.stdout.close()
+    with in_use(path), pytest.raises(DatabaseError, match="in use"):
+        Ledger(path, TABLES, wait_s=0.2).read()

@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pytest
 
 import rankscope
@@ -15,7 +14,7 @@ from tests.docs.test_json_schema import fits
 from tests.forge import forge, scene
 from tests.forge.job import Plant
 from tests.history.fleet.machines import Machine, furnish
-from tests.support import PROMTOOL, Cli, assert_exported, edit, renamed
+from tests.support import PROMTOOL, Cli, assert_exported, change, edit, renamed
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -133,8 +132,7 @@ def test_the_file_for_node_exporter(cli: Cli, runs: Path) -> None:
 def test_prometheus_accepts_the_file(cli: Cli, runs: Path, tmp_path: Path) -> None:
     path = tmp_path / "hostile.duckdb"
     path.write_bytes((runs / "run0.duckdb").read_bytes())
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("update ranks set host = 'n\x1b[31m\"\\\n|0'")
+    change(path, "update ranks set host = 'n\x1b[31m\"\\\n|0'")
     for paths in ([runs], [runs, path]):
         assert cli("fleet", *paths, "--prometheus", "rankscope.prom").code == 0
         assert_exported(Path("rankscope.prom"))
@@ -173,8 +171,7 @@ def test_names_are_harmless_wherever_they_are_shown(cli: Cli, runs: Path, tmp_pa
     """Host names come from strangers."""
     path = tmp_path / "hostile.duckdb"
     path.write_bytes((runs / "run0.duckdb").read_bytes())
-    with duckdb.connect(str(path)) as connection:
-        connection.execute("update ranks set host = 'n\x1b[31m\"\\\n|0'")
+    change(path, "update ranks set host = 'n\x1b[31m\"\\\n|0'")
     for output in ("table", "csv", "markdown", "json"):
         assert "\x1b" not in cli("fleet", path, "--format", output, "--all").out
     assert cli("fleet", path, "--prometheus", "x.prom").code == 0

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -18,7 +17,7 @@ import rankscope
 from rankscope.errors import UsageError
 from rankscope.output.html.states import cell_states
 from rankscope.output.plots import Picture
-from tests.support import MakeStored, Stored, captured, mostly_slow
+from tests.support import MakeStored, Stored, captured, change, mostly_slow
 
 Why = Callable[[str], rankscope.Run]
 
@@ -113,8 +112,7 @@ def test_a_median_rank_without_a_record_is_no_rank_that_did_nothing(
     run = why("why_fsync")
     db = tmp_path / "part.duckdb"
     shutil.copy(run.db, db)
-    with duckdb.connect(str(db)) as connection:
-        connection.execute("delete from host_states where rank != 1")
+    change(db, "delete from host_states where rank != 1")
     part = rankscope.open_run(db)
     with pytest.raises(UsageError, match=r"rank [023] does not say what its threads did"):
         part.plot("why")
