@@ -77,29 +77,6 @@ def test_iterations_that_cannot_be_paired_are_captures(
     assert "match at no shift" in codes(run)["capture-whole"]
 
 
-@pytest.mark.parametrize("at_once", mostly_slow([True, False]))
-def test_numbers_that_no_rank_shares(tmp_path: Path, cli: Cli, at_once: bool) -> None:
-    """One step is counted otherwise on every rank; or ranks were recorded one after the other."""
-
-    def apart(rank: int, trace: dict[str, Any]) -> None:
-        for each in trace["traceEvents"]:
-            if each["name"].startswith("ProfilerStep#"):
-                step = int(each["name"].partition("#")[2])
-                each["name"] = f"ProfilerStep#{step + 100 * rank}"
-        if not at_once:
-            trace["baseTimeNanoseconds"] += rank * 10**10
-
-    folder = write(tmp_path / "job", replace(PLAIN, steps=5), apart)
-    assert cli("check", folder).code == (0 if at_once else 3)
-    run = read(folder)
-    if at_once:
-        assert "share no number of an iteration" in codes(run)["capture-whole"]
-        assert run.compare().verdict.ranks == (2,)
-    else:
-        with pytest.raises(ReportError, match="share no step"):
-            run.compare()
-
-
 def counted_from(start: int, *ranks: int, since: int = 0) -> Edit:
     """An edit: these ranks count their steps from another number, since a step."""
 
@@ -110,6 +87,32 @@ def counted_from(start: int, *ranks: int, since: int = 0) -> Edit:
                 each["name"] = f"ProfilerStep#{int(number) + start}"
 
     return edit
+
+
+@pytest.mark.parametrize("when", mostly_slow(["at once", "with gaps", "later"], 2))
+def test_numbers_that_no_rank_shares(tmp_path: Path, cli: Cli, when: str) -> None:
+    """One step is counted otherwise on every rank; or ranks were recorded one after the other."""
+
+    def apart(rank: int, trace: dict[str, Any]) -> None:
+        counted_from(100 * rank, rank)(rank, trace)
+        if when == "with gaps" and rank == 1:
+            without("ProfilerStep#103")(rank, trace)
+        if when == "later":
+            trace["baseTimeNanoseconds"] += rank * 10**10
+
+    folder = write(tmp_path / "job", replace(PLAIN, steps=5), apart)
+    assert cli("check", folder).code == (3 if when == "later" else 0)
+    run = read(folder)
+    if when == "at once":
+        assert "rank 1 by -100, rank 2 by -200, rank 3 by -300" in codes(run)["windows-shifted"]
+        assert run.compare().facts.iterations == tuple(range(1, 5))
+        assert_slow(run)
+    elif when == "with gaps":
+        assert "share no number of an iteration" in codes(run)["capture-whole"]
+        assert run.compare().verdict.ranks == (2,)
+    else:
+        with pytest.raises(ReportError, match="share no step"):
+            run.compare()
 
 
 @pytest.mark.parametrize(

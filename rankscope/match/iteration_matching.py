@@ -1,5 +1,7 @@
 """Matching of iterations without numbers across ranks. See METHOD.md#iterations."""
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, label
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
 from rankscope.store.tables import RunTables, TableReader, TableRequest, narrowed, requested
+from rankscope.util.wording import ranks_text
 
 FURTHEST = 50
 """Largest shift between two captures that is searched, in steps."""
@@ -50,7 +53,7 @@ SHARPER = 4
 
 def pair_iterations(
     iterations: pl.DataFrame,
-    collectives: pl.DataFrame,
+    collectives: Callable[[], pl.DataFrame],
     utc_starts: dict[int, int | None],
     counted: list[int],
 ) -> tuple[dict[int, int], list[RunWarning]]:
@@ -65,7 +68,7 @@ def pair_iterations(
 
     Args:
         iterations: RANK_ITERATIONS.
-        collectives: COLLECTIVES.
+        collectives: gives COLLECTIVES.
         utc_starts: rank → UTC of its report's time 0.
         counted: ranks whose iterations carry no numbers.
 
@@ -74,17 +77,17 @@ def pair_iterations(
 
     Raises:
         Unpaired: the sequences of two ranks match at no shift, or nothing tells at which, or the
-            ends contradict the shift; or as `check_numbers`.
+            ends contradict the shift; or numbers that reports give do
+            not tell which iterations are the same.
     """
     if not counted:
-        check_numbers(iterations, utc_starts)
-        return {}, []
+        return _pair_numbered(iterations, collectives, utc_starts)
     if iterations["rank"].n_unique() < 2:
         return {}, []
     complete = iterations.filter("complete")
     if complete.height == complete["rank"].n_unique():
         return {}, [RunWarning("matched-by-ordinal", ONE_EACH)]
-    steps = _Steps(complete, collectives, utc_starts)
+    steps = _Steps(complete, collectives(), utc_starts)
     reference = max(steps.counts, key=lambda rank: (steps.counts[rank], -rank))
     shift_of: dict[int, int] = {}
     unsure: list[int] = []
@@ -123,34 +126,75 @@ def _check_epochs(iterations: pl.DataFrame) -> None:
         )
 
 
-def check_numbers(iterations: pl.DataFrame, utc_starts: dict[int, int | None]) -> None:
-    """Raises `Unpaired` if the numbers that reports give do not tell which iterations are the same.
+def _pair_numbered(
+    iterations: pl.DataFrame,
+    collectives: Callable[[], pl.DataFrame],
+    utc_starts: dict[int, int | None],
+) -> tuple[dict[int, int], list[RunWarning]]:
+    """What to add to the numbers that reports give, and warnings.
 
-    So it is if they start over at different steps; or if ranks share no number of an iteration,
-    but were recorded at one time.
+    Ranks that share no number of an iteration, but were recorded at one time, count from different
+    numbers: from which, their collectives tell as where there are none.
 
     Args:
         iterations: RANK_ITERATIONS.
+        collectives: gives COLLECTIVES.
         utc_starts: rank → UTC of its report's time 0.
+
+    Raises:
+        Unpaired: the numbers start over at different steps, or their collectives do not tell.
     """
     _check_epochs(iterations)
     complete = iterations.filter("complete")
     ranks = complete["rank"].n_unique()
     holders = complete.group_by("iteration").agg(pl.col("rank").n_unique())["rank"]
     if ranks < 2 or (holders == ranks).any():
-        return
-    by_rank = complete.group_by("rank").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        return {}, []
+    by_rank = complete.group_by("rank").agg(
+        pl.col("start_ns").min(),
+        pl.col("end_ns").max(),
+        first=pl.col("iteration").min(),
+        gaps=pl.col("iteration").max() - pl.col("iteration").min() >= pl.len(),
+    )
     spans = [
         (start + first, start + last)
-        for rank, first, last in by_rank.iter_rows()
+        for rank, first, last, *_ in by_rank.iter_rows()
         if (start := utc_starts[rank]) is not None
     ]
     together = max(first for first, _ in spans) < min(last for _, last in spans) if spans else False
-    if together and len(spans) == ranks:
+    if not together or len(spans) < ranks:
+        return {}, []
+    first_of = dict(by_rank.select("rank", "first").iter_rows())
+    from_first = {rank: -first for rank, first in first_of.items()}
+    counted, problems = pair_iterations(
+        _renumbered(iterations, from_first),
+        lambda: _renumbered(collectives(), from_first),
+        utc_starts,
+        [*first_of],
+    )
+    doubted = any(each.code == "matched-by-ordinal" and each.ranks for each in problems)
+    if doubted or by_rank["gaps"].any():
         raise Unpaired(
             "the reports share no number of an iteration, but were recorded at one time",
             hint="number the steps alike on every rank; ingest takes each capture as one iteration",
         )
+    return most_unchanged({rank: counted.get(rank, 0) - first_of[rank] for rank in first_of})
+
+
+def most_unchanged(shifts: dict[int, int]) -> tuple[dict[int, int], list[RunWarning]]:
+    """Shifts of all ranks' numbers as `pair_iterations` gives them: most ranks keep their numbers.
+
+    Args:
+        shifts: rank → what to add, give or take what is added to all.
+    """
+    usual = Counter(shifts[rank] for rank in sorted(shifts)).most_common(1)[0][0]
+    changed = {rank: by - usual for rank, by in sorted(shifts.items()) if by != usual}
+    if not changed:
+        return {}, []
+    by_shift = {by: [r for r, own in changed.items() if own == by] for by in changed.values()}
+    moved = ", ".join(f"{ranks_text(ranks)} by {by}" for by, ranks in by_shift.items())
+    text = "ranks count their steps from different numbers; shifted by their collectives: " + moved
+    return changed, [RunWarning("windows-shifted", text, tuple(changed))]
 
 
 def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int | None]) -> None:
@@ -199,11 +243,15 @@ class _ShiftedTables:
         if request.table not in NUMBERED:
             return self.reader.read(request)
         frame = self.reader.read(replace(request, columns=None, iterations=None))
-        by = pl.col("rank").replace_strict(self.shifts, default=0, return_dtype=pl.Int64)
-        moved = frame.with_columns(
-            iteration=(pl.col("iteration") + by).cast(frame.schema["iteration"])
+        return requested(
+            _renumbered(frame, self.shifts), replace(request, ranks=None, narrow=False)
         )
-        return requested(moved, replace(request, ranks=None, narrow=False))
+
+
+def _renumbered(frame: pl.DataFrame, shifts: dict[int, int]) -> pl.DataFrame:
+    """`frame` with the numbers of the iterations of some ranks shifted."""
+    by = pl.col("rank").replace_strict(shifts, default=0, return_dtype=pl.Int64)
+    return frame.with_columns(iteration=(pl.col("iteration") + by).cast(frame.schema["iteration"]))
 
 
 def renumbered(tables: RunTables, shifts: dict[int, int]) -> RunTables:

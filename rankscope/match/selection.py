@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import ReportError, UsageError
-from rankscope.match.iteration_matching import check_numbers, pair_iterations, renumbered
+from rankscope.match.iteration_matching import pair_iterations, renumbered
 from rankscope.model.kinds import NAMED_PHASES, Clock
 from rankscope.model.metrics import columns_of
 from rankscope.model.options import Options
@@ -132,12 +132,11 @@ def scope_of(
         shifts, warnings = reuse.shifts, reuse.shift_warnings
     elif shifted is not None:
         shifts, warnings = shifted[0], tuple(shifted[1])
-    elif counted:
-        shifts, doubts = pair_iterations(tables.iterations, tables.collectives, utc_starts, counted)
-        warnings = tuple(doubts)
     else:
-        check_numbers(tables.iterations, utc_starts)
-        shifts, warnings = {}, ()
+        shifts, doubts = pair_iterations(
+            tables.iterations, lambda: tables.collectives, utc_starts, counted
+        )
+        warnings = tuple(doubts)
     tables = renumbered(tables, shifts)
     clock, reason = choose_clock(tables, options.clock)
     size = tables.ranks["world_size"].max()

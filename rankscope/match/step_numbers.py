@@ -4,8 +4,6 @@ No rank leaves a collective before all have arrived, so that the last collective
 one time. See METHOD.md#iterations.
 """
 
-from collections import Counter
-
 import numpy as np
 import polars as pl
 
@@ -18,6 +16,7 @@ from rankscope.match.iteration_matching import (
     LEAST_OVERLAP,
     OTHER_STEP,
     SHARPER,
+    most_unchanged,
     of_other_steps,
     overlapping,
 )
@@ -68,28 +67,14 @@ def numbers_by_ends(scope: Scope, matched: Matched) -> tuple[dict[int, int], lis
                 hint="number the steps alike on every rank; ingest takes each capture as one "
                 "iteration",
             )
-    every = [*shift_of.values(), *[0] * (len(scope.utc_starts) - len(shift_of))]
-    usual = Counter(every).most_common(1)[0][0]
-    shifts = {rank: by - usual for rank, by in sorted(shift_of.items()) if by != usual}
-    return shifts, _warnings(shifts, unsure)
-
-
-def _warnings(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
-    problems = []
-    if shifts:
-        by_shift = {by: [r for r, own in shifts.items() if own == by] for by in shifts.values()}
-        moved = ", ".join(f"{ranks_text(ranks)} by {by}" for by, ranks in by_shift.items())
-        text = (
-            "ranks count their steps from different numbers; shifted by their collectives: " + moved
-        )
-        problems.append(RunWarning("windows-shifted", text, tuple(shifts)))
+    shifts, problems = most_unchanged(dict.fromkeys(scope.utc_starts, 0) | shift_of)
     if unsure:
         text = (
             f"by their clocks, {ranks_text(unsure)} had other steps at the time than the others; "
             "either these clocks are wrong, or they count their steps from another number"
         )
         problems.append(RunWarning("steps-doubtful", text, tuple(unsure)))
-    return problems
+    return shifts, problems
 
 
 def _doubtful(scope: Scope, matched: Matched) -> set[int]:

@@ -117,7 +117,7 @@ def paired(
     iterations = pl.DataFrame(steps, schema=["rank", "iteration"], orient="row")
     shifts, problems = pair_iterations(
         filled(iterations.with_columns(complete=pl.lit(True)), RANK_ITERATIONS),
-        filled(table, COLLECTIVES),
+        lambda: filled(table, COLLECTIVES),
         dict.fromkeys(calls, 10**18),
         [*calls],
     )
@@ -174,7 +174,7 @@ def test_ranks_without_common_collectives_are_paired_by_counting() -> None:
 def test_one_iteration_each_is_not_counted() -> None:
     """Nothing was counted: the two captures are compared because there are no others."""
     iterations = pl.DataFrame({"rank": [0, 1], "iteration": [0, 0], "complete": [True, True]})
-    tables = (filled(iterations, RANK_ITERATIONS), pl.DataFrame(schema=COLLECTIVES))
+    tables = (filled(iterations, RANK_ITERATIONS), lambda: pl.DataFrame(schema=COLLECTIVES))
     shifts, [problem] = pair_iterations(*tables, dict.fromkeys(range(2)), [0, 1])
     assert not shifts
     assert "is assumed" in problem.message

@@ -138,7 +138,7 @@ def _windows(reports: list[Examined]) -> Iterator[Placed]:
     starts = {rank: each.rows.facts.utc_start_ns for rank, each in owner.items()}
     counted = [rank for rank, part in parts.items() if not part.rank.numbered]
     try:
-        shifts, problems = pair_iterations(iterations, collectives, starts, counted)
+        shifts, problems = pair_iterations(iterations, lambda: collectives, starts, counted)
     except ReportError as error:
         message = f"{error.message}; ingest takes each capture as one iteration"
         for rank in counted or parts:
