@@ -12,13 +12,7 @@ from rankscope.judge.chance import iterations_to_settle
 from rankscope.judge.excess import Flags
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.judgement import (
-    Judgement,
-    decide,
-    fast_ranks,
-    holders,
-    ranks_with_more_work,
-)
+from rankscope.judge.judgement import Judgement, decide, fast_ranks, holders, ranks_with_more_work
 from rankscope.judge.levels import (
     ALPHA,
     FEW,
