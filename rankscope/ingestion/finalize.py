@@ -43,7 +43,7 @@ class DatabaseWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._database is None and self._interrupted():
+        if kind is None and self._database is None and self._was_interrupted():
             self._database = open_or_create(self._path)
         if self._database is None:
             return
@@ -81,7 +81,7 @@ class DatabaseWriter:
         self._taken = stay | dict.fromkeys(ranks, path)
         self._incoming.add(rows)
 
-    def _interrupted(self) -> bool:
+    def _was_interrupted(self) -> bool:
         """Whether an earlier ingest wrote reports, but stopped before it compared them."""
         if not exists(self._path):
             return False

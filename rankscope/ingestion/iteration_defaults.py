@@ -87,7 +87,7 @@ def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str 
                 else:
                     pending.add(file, result)
         if before or named:
-            yield from _reconcile_unnamed(read, named, pending, options, fixed=bool(before))
+            yield from _reconcile_unnamed(read, named, pending, options, stored=bool(before))
         elif pending.taken == {AUTO} and not pending.alike():
             yield from read_captures(read, pending.files, options)
         elif len(pending.taken) < 2:
@@ -113,15 +113,16 @@ def _reconcile_unnamed(
     named: list[ReportFile],
     pending: _PendingReports,
     options: ShapingOptions,
-    fixed: bool,
+    stored: bool,
 ) -> Results:
     """Yield steps for all, if all have them; else errors of the reports without names.
 
-    If these are not the fewer, each capture is one iteration.
+    If these are not the fewer, each capture is one iteration; but not where the database has
+    `stored` ranks already, whose iterations stay.
     """
     if not pending.files:
         return
-    if not fixed:
+    if not stored:
         others = [*named, *pending.other_than(AUTO)]
         with _PendingReports() as steps:
             if _all_steps(read, others, options, steps):
@@ -138,7 +139,7 @@ def _reconcile_unnamed(
             yield from read_captures(read, [*named, *pending.files], options, because)
             return
     for file in pending.files:
-        unlike = NoIterations if fixed else UnlikeOthers
+        unlike = NoIterations if stored else UnlikeOthers
         yield (
             file,
             unlike(

@@ -93,16 +93,16 @@ def ingest_reports(
         from rankscope.sources.identify import pattern
 
         options = options or ShapingOptions()
-        own = pattern(options.rank_pattern)
+        rank_pattern = pattern(options.rank_pattern)
         stored: list[ReportFile] = []
         if exists(target) and not rebuild:
             from rankscope.ingestion.existing import StoredReports
 
             stored = StoredReports(target, options.to_json()).files
-        files, copies = reports_to_read(files, own, stored)
+        files, copies = reports_to_read(files, rank_pattern, stored)
         check_one_rank(options, files)
         if run is not None:
-            files = select_run(files, run, own)
+            files = select_run(files, run, rank_pattern)
         vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
         job.paths = paths
@@ -148,7 +148,7 @@ class IngestJob:
         """Prepare an ingest."""
         self.target = target
         self.ranks = ranks
-        self.before: frozenset[int] = frozenset()  # of the database, to be read again
+        self.ranks_again: frozenset[int] = frozenset()  # of the database, to be read again
         self.options = options
         self.shaping = options.to_json()
         self.skip = skip
@@ -214,8 +214,8 @@ class IngestJob:
                     "ingest goes on with the others"
                 )
             raise
-        copied = stored is not None and self.copies == len(self.outcomes)
-        if not copied and not any(outcome.status != "skipped" for outcome in self.outcomes):
+        only_copies = stored is not None and self.copies == len(self.outcomes)
+        if not only_copies and not any(outcome.status != "skipped" for outcome in self.outcomes):
             count = len(self.outcomes)
             whole = "no report" if count == 1 else f"none of the {counted(count, 'report')}"
             raise ReportError(
@@ -227,7 +227,7 @@ class IngestJob:
         self,
         path: Path,
         files: list[ReportFile],
-        read: list[ReportFile],
+        to_read: list[ReportFile],
         stored: StoredReports | None,
         error: Unpaired,
     ) -> list[ReportFile]:
@@ -238,9 +238,9 @@ class IngestJob:
         self.events = 0
         if stored is None:
             existing.remove(path)
-            return read
-        self.before = stored.ranks
-        return stored.to_read_again(files, read, error)
+            return to_read
+        self.ranks_again = stored.ranks
+        return stored.to_read_again(files, to_read, error)
 
     def leave_out(self, path: Path, error: RankscopeError) -> None:
         """Raise the error of a report or folder that cannot be read, or list it as skipped."""
@@ -272,13 +272,15 @@ class IngestJob:
         from rankscope.ingestion.preflight import capture_facts, of_one_run
         from rankscope.sources.identify import claims_for_report, pattern
 
-        own = pattern(self.options.rank_pattern)
+        rank_pattern = pattern(self.options.rank_pattern)
         good: list[tuple[ReportFile, CaptureFacts, Claim | None]] = []
         for file, facts in zip(files, capture_facts(files), strict=True):
             try:
                 if isinstance(facts, RankscopeError):
                     raise facts
-                claims = claims_for_report(file.path, facts, own, self.options.rank, file.numbers)
+                claims = claims_for_report(
+                    file.path, facts, rank_pattern, self.options.rank, file.numbers
+                )
             except ReportError as error:
                 self._bad(file, error)
                 continue
@@ -316,7 +318,7 @@ class IngestJob:
     def _store(self, database: DatabaseWriter, rows: ReportRows) -> None:
         if self.ranks is not None:
             wanted = [
-                number in self.ranks or number in self.before
+                number in self.ranks or number in self.ranks_again
                 for number in (part.rank.identity.rank for part in rows.ranks)
             ]
             rows = replace(rows, ranks=tuple(compress(rows.ranks, wanted)))

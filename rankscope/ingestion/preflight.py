@@ -63,11 +63,14 @@ def capture_facts(files: list[ReportFile]) -> list[CaptureFacts | RankscopeError
 
 
 def reports_to_read(
-    found: list[ReportFile], own: re.Pattern[str] | None, stored: Sequence[ReportFile] = ()
+    found: list[ReportFile], rank_pattern: re.Pattern[str] | None, stored: Sequence[ReportFile] = ()
 ) -> tuple[list[ReportFile], dict[Path, Path]]:
-    """What `united` returns, with the ranks of reports whose names repeat on several hosts."""
-    files, copies = united(found, own, stored)
-    return (files if own is not None else _on_hosts(files)), copies
+    """The reports without copies, ranked over hosts where names repeat on these; and the copies.
+
+    Both are as of `united`.
+    """
+    files, copies = united(found, rank_pattern, stored)
+    return (files if rank_pattern is not None else _on_hosts(files)), copies
 
 
 def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
@@ -94,11 +97,11 @@ def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
     if not together:
         return files
     in_order = (hosts[host] for host in sorted(hosts, key=_numerically))
-    grid = [own | differing_numbers(own) for own in in_order]
+    grid = [host | differing_numbers(host) for host in in_order]
     devices = len(files) // len(grid)
-    if any(sorted(own.values()) != [*range(devices)] for own in grid):
+    if any(sorted(host.values()) != [*range(devices)] for host in grid):
         return files
-    ranks = {path: nth * devices + own[path] for nth, own in enumerate(grid) for path in own}
+    ranks = {path: nth * devices + host[path] for nth, host in enumerate(grid) for path in host}
     return [replace(file, numbers=Claim(ranks[file.path], None, NODES)) for file in files]
 
 
@@ -113,7 +116,7 @@ Described = tuple[ReportFile, CaptureFacts, Claim | None]
 
 
 def select_run(
-    files: list[ReportFile], number: int, own: re.Pattern[str] | None
+    files: list[ReportFile], number: int, rank_pattern: re.Pattern[str] | None
 ) -> list[ReportFile]:
     """The reports of run `number`.
 
@@ -121,7 +124,7 @@ def select_run(
         UsageError: there are fewer runs, or the user's pattern does not fit a report.
     """
     by_path = {file.path: file for file in files}
-    every = captures(files, own)
+    every = captures(files, rank_pattern)
     for each in every:
         if isinstance(each, UsageError):
             raise each
@@ -129,14 +132,16 @@ def select_run(
     return [by_path[each.path] for each in runs.selected(found, number)]
 
 
-def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[list[runs.Capture]]:
+def found_runs(
+    files: list[ReportFile], rank_pattern: re.Pattern[str] | None
+) -> list[list[runs.Capture]]:
     """The runs that reports are of; those that cannot be read are of none."""
-    found = captures(files, own)
+    found = captures(files, rank_pattern)
     return runs.runs_of(each for each in found if isinstance(each, runs.Capture))
 
 
 def captures(
-    files: list[ReportFile], own: re.Pattern[str] | None
+    files: list[ReportFile], rank_pattern: re.Pattern[str] | None
 ) -> list[runs.Capture | RankscopeError]:
     """Facts of each report before it is read, or why it cannot be read."""
     found: list[runs.Capture | RankscopeError] = []
@@ -145,7 +150,7 @@ def captures(
             found.append(facts)
             continue
         try:
-            claims = claims_for_report(file.path, facts, own, numbers=file.numbers)
+            claims = claims_for_report(file.path, facts, rank_pattern, numbers=file.numbers)
         except RankscopeError as error:
             found.append(error)
         else:
@@ -193,12 +198,12 @@ def of_one_run(
 
 def _capture(report: Described) -> runs.Capture:
     file, facts, claim = report
-    own = claim is not None and (
+    says_rank = claim is not None and (
         claim.evidence.own or claim.evidence.kind is EvidenceKind.FILE_NAME
     )
     return runs.Capture(
         file.path,
-        (claim.rank,) if claim is not None and own else (),
+        (claim.rank,) if claim is not None and says_rank else (),
         None if claim is None else claim.world_size,
         facts.host,
         facts.utc_start_ns,
