@@ -223,6 +223,7 @@ def _prices(
         [*inputs.selected],
         dict(members.iter_rows()),
         dict(groups.select("group", "label").iter_rows()),
+        {*streams.filter(pl.col("place") == "host")["group"]},
     )
     return Prices(inputs.excess, replay, slow, phases_recur=comparison.phases_recur)
 

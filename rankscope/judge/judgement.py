@@ -131,10 +131,12 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
 
 
 def _slows(prices: Prices, straggler: Straggler) -> bool:
-    """Whether a rank is slow in most iterations in which transfers among its peers are slow."""
+    """Whether a rank is slow in most iterations in which its collectives on hosts are slow."""
+    if prices.slow is None:
+        return False
     ranks, when = {*straggler.claim.ranks}, {*straggler.claim.pattern.iterations}
-    slow = () if prices.slow is None else prices.slow.slow.select("members", "iterations").rows()
-    return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in slow)
+    rows = prices.slow.slow.filter("on_host").select("members", "iterations").iter_rows()
+    return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
 
 
 class Fast(NamedTuple):

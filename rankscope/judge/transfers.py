@@ -1,5 +1,6 @@
 """Collectives whose transfer takes longer than usual. See METHOD.md#verdict."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +17,9 @@ from rankscope.util.robust import Floats
 class SlowTransfers:
     """Transfer time of collectives beyond the usual.
 
-    `saved`: ns by instance. `slow`: group, operation, label, members (ranks), excess_ns (sum
-    over the iterations), transfer_ns and usual_ns (medians of the slow instances), iterations;
-    a row per communicator and operation, most excess first.
+    `saved`: ns by instance. `slow`: group, operation, label, members (ranks), on_host (whether
+    hosts carry it out), excess_ns (sum over the iterations), transfer_ns and usual_ns (medians of
+    the slow instances), iterations; a row per communicator and operation, most excess first.
     """
 
     saved: Floats
@@ -31,6 +32,7 @@ def slow_transfers(
     numbers: list[int],
     members: dict[int, list[int]],
     labels: dict[int, str],
+    on_host: Collection[int] = (),
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
@@ -40,6 +42,7 @@ def slow_transfers(
         numbers: the selected iterations.
         members: group → its ranks.
         labels: group → the name of its communicator.
+        on_host: groups whose collectives hosts carry out.
     """
     key = ["operation", "members", "calls", "size"]
     known = pl.DataFrame(
@@ -47,6 +50,7 @@ def slow_transfers(
             "group": [*members],
             "ranks": [*members.values()],
             "label": [labels.get(group, "") for group in members],
+            "on_host": [group in on_host for group in members],
         },
         schema_overrides={"ranks": pl.List(pl.Int64)},
     ).with_columns(members=pl.col("ranks").list.len())
@@ -100,6 +104,6 @@ def slow_transfers(
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
-        .join(known.select("group", "label", members="ranks"), on="group", maintain_order="left")
+        .join(known.drop("members").rename({"ranks": "members"}), on="group", maintain_order="left")
     )
     return SlowTransfers(saved, per)

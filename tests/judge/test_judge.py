@@ -210,8 +210,13 @@ def test_the_network_is_said_where_nobody_is_late() -> None:
     assert slow.ranks == (3,)
 
 
-@pytest.mark.parametrize(("slow", "kind"), [(12, "persistent"), (20, "communication")])
-def test_a_collective_that_hosts_carry_out_is_work_of_its_members(slow: int, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("slow", "on_host", "kind"),
+    [(12, True, "persistent"), (20, True, "communication"), (12, False, "communication")],
+)
+def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
+    slow: int, on_host: bool, kind: str
+) -> None:
     """Its transfers are slow in `slow` iterations; rank 3 is slow in the first eight."""
     rows = [(r, i, 10.0 if r == 3 and i < 8 else 0.0) for r in range(RANKS) for i in range(COUNT)]
     given = of_kernels(wide_of(rows), [kernel(rank, i, 40 + more) for rank, i, more in rows])
@@ -225,7 +230,7 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(slow: int, kin
         {
             "group": 0, "operation": "all_reduce", "label": "world", "members": [[*range(RANKS)]],
             "excess_ns": 400 * MS, "transfer_ns": 40 * MS, "usual_ns": 20 * MS,
-            "iterations": [[*range(slow)]],
+            "iterations": [[*range(slow)]], "on_host": on_host,
         }
     )  # fmt: skip
     prices = Carried(given.excess, slow=SlowTransfers(np.array([400.0 * MS]), transfers))
