@@ -94,18 +94,19 @@ def ingest_reports(
 
         options = options or ShapingOptions()
         rank_pattern = pattern(options.rank_pattern)
-        stored: list[ReportFile] = []
+        stored = None
         if exists(target) and not rebuild:
             from rankscope.ingestion.existing import StoredReports
 
-            stored = StoredReports(target, options.to_json()).files
-        files, copies = reports_to_read(files, rank_pattern, stored)
+            stored = StoredReports(target, options.to_json())
+        before = [] if stored is None else stored.files
+        files, copies = reports_to_read(files, rank_pattern, before)
         check_one_rank(options, files)
         if run is not None:
             files = select_run(files, run, rank_pattern)
         vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
-        job.paths = paths
+        job.paths, job.stored = paths, stored
         for path, error in unread:
             job.leave_out(path, error)
         job.leave_out_copies(copies)
@@ -154,6 +155,7 @@ class IngestJob:
         self.skip = skip
         self.rebuild = rebuild
         self.paths: Sequence[str | Path] = ()  # as the user named them, for messages
+        self.stored: StoredReports | None = None  # what the database had before
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
         self.copies = 0  # of reports, left out
@@ -186,11 +188,7 @@ class IngestJob:
         from rankscope.ingestion.kept_rows import extract_or_take
         from rankscope.measure.report import extract
 
-        stored = None
-        if exists(path):
-            from rankscope.ingestion.existing import StoredReports
-
-            stored = StoredReports(path, self.shaping)
+        stored = self.stored
         others = [] if stored is None else stored.not_replaced(files)
         self.options = replace(self.options, alone=len(files) == 1 and not others)
         to_read = self._checked(self._new_or_changed(files, stored), stored)
