@@ -16,10 +16,10 @@ IN_USE = "is in use by"
 NOT_OURS = "is no rankscope database"
 
 MAGIC, MAGIC_AT = b"DUCK", 8
-"""Magic bytes of DuckDB files and their place."""
+"""Magic bytes of DuckDB files and their offset."""
 
 LEAST_FREE = 2**20
-"""With less room than this left, what failed failed for want of room."""
+"""Free bytes. With fewer, any failure to write counts as a full disk."""
 
 REBUILD_HINT = "ingest the reports again with --rebuild"
 
@@ -29,25 +29,25 @@ DAMAGE = (
     duckdb.FatalException,
     duckdb.InternalException,
 )
-"""What DuckDB raises when it reads a damaged file. Its other errors are bugs of rankscope, but for
-those of no class: a checksum that is wrong."""
-
+"""Errors that DuckDB raises for a damaged file; for a wrong checksum it raises a plain
+`duckdb.Error`. Its other errors are bugs of rankscope."""
 
 PATIENCE_S, POLL_S = 3.0, 0.1
-"""Seconds to wait for a database that another process uses, and between two attempts."""
+"""Seconds to wait in all for a database that another process uses, and between two attempts."""
 
 AFTERWARDS_S = 60.0
-"""The same for a process that has read reports, which it stores or shows."""
+"""Seconds to wait for the database after reports were read: giving up would lose that work."""
 
 LOCK = "lock_configuration"
 """The setting after which no SQL can change settings."""
 
 BUILT_IN = "system.main"
-"""Where DuckDB's own functions are. A file may hold macros of the same names, operators among them:
-a connection that reads finds the built-in ones first, and a file with macros is not written to."""
+"""The schema of DuckDB's own functions. A file may hold macros that have the names of functions or
+operators. A connection that reads finds built-in names first; a file with macros is never written
+to."""
 
 LEAST_MEMORY = "128MB"
-"""What DuckDB may keep of a file where memory is wanted for the frames that are read from it."""
+"""DuckDB's memory limit where the frames that are read from the file need the memory."""
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
@@ -82,22 +82,22 @@ def connect(
     limit = time.monotonic() + patience_s
     while True:
         try:
-            connection = _connected(path, read_only)
+            connection = _connect(path, read_only)
             break
         except duckdb.Error as error:
             if not _is_locked(error) or time.monotonic() > limit:
-                raise _translated(path, error) from error
+                raise _opening_error(path, error) from error
         time.sleep(POLL_S)
     if not read_only:
         _remove_spilled(path)
     return connection
 
 
-def _connected(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """A connection to the file; of other formats DuckDB opens some, but in memory.
+def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """A connection to the file; a file of another format, which DuckDB would open in memory, fails.
 
-    The file itself is not opened to see what it is: when a process closes a file, the system
-    takes back all locks on it, those of its other connections as well.
+    The file is not opened here to look at its magic bytes: when a process closes a file, POSIX
+    releases all of its locks on it, those of its other connections too.
     """
     connection = duckdb.connect(
         path.absolute().as_posix(),  # `md:run.duckdb` and `:memory:` are files of ours
@@ -122,10 +122,10 @@ def identifier(name: str) -> str:
 
 
 def _remove_spilled(path: Path) -> None:
-    """Remove what did not fit into the memory of processes that were killed.
+    """Remove the spill files that killed processes left beside the database.
 
-    DuckDB keeps it beside the file. Who opened the file to write to it is alone with it: what
-    others keep there is of processes that have ended.
+    Call it with the database open for writing, which is exclusive: every other process that has
+    spill files there has ended.
     """
     folder = path.with_name(f"{path.name}.tmp")
     for each in folder.glob("duckdb_temp_*"):
@@ -141,7 +141,7 @@ def is_damage(error: duckdb.Error) -> bool:
 
 
 def allow_memory(connection: duckdb.DuckDBPyConnection) -> None:
-    """Take back the limit of a connection that reads; its settings are locked from then on."""
+    """Lift the memory limit of a connection that reads and lock its settings, if not yet locked."""
     settings = connection.execute(f"select current_setting('{LOCK}')")
     if settings.fetchall() == [(False,)]:
         connection.execute("reset memory_limit")
@@ -161,13 +161,13 @@ def check_accessible(path: Path) -> None:
 
 
 def _is_locked(error: duckdb.Error) -> bool:
-    """Whether somebody uses the file: a process, or this one in another way."""
+    """Whether the file is in use: by another process, or by this one with other settings."""
     otherwise = isinstance(error, duckdb.ConnectionException)
     return otherwise or re.search(r"\block\b", str(error), re.IGNORECASE) is not None
 
 
-def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
-    """DuckDB's error about a file that it cannot open, in plain words."""
+def _opening_error(path: Path, error: duckdb.Error) -> DatabaseError:
+    """The `DatabaseError` for DuckDB's error about a file that it cannot open."""
     text = str(error)
     if _is_locked(error):
         holder = re.search(r"\(PID (\d+)\)", text)
@@ -191,7 +191,7 @@ def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
 
 
 def not_created(path: Path, why: str) -> DatabaseError:
-    """The error for a database that cannot be made."""
+    """The error for a database that cannot be created."""
     if not os.path.isdir(path.parent):
         return DatabaseError(
             f"{path}: cannot be created, for there is no folder {path.parent}",
@@ -203,7 +203,7 @@ def not_created(path: Path, why: str) -> DatabaseError:
 
 
 def disk_full(path: Path, error: duckdb.Error | OSError) -> DatabaseError | None:
-    """The error for a full disk, if that is what it was."""
+    """The error for a full disk; None if the disk is not full."""
     if "No space left" not in str(error) and shutil.disk_usage(path.parent).free > LEAST_FREE:
         return None
     return DatabaseError(

@@ -1,9 +1,9 @@
-"""Whether a table of a file holds what such a table can hold.
+"""Checks of the columns, rows and references of a table of a database file.
 
-A file may come from anybody, and may be damaged where no checksum tells. What reads its tables
-relies on their columns, on the values in them, and on what they say of each other. So each table is
-checked before the first rows of it are given, or of some iterations those rows, in one pass of
-DuckDB, which takes little memory.
+A file may come from anybody, and may be damaged where no checksum tells. Its readers rely on the
+columns of its tables, on their values, and on the references between them. So the rows that a
+reader requests are checked before it gets them: the whole table, or some iterations of it. The
+checks run in DuckDB and need little memory.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,29 +22,28 @@ LONGEST_SHOWN = 60
 """Most characters of a wrong value in an error."""
 
 MOST_ROWS = 2**29
-"""Rows of a table. No machine compares a run with as many; a file of a few MB may claim them."""
-
+"""Most rows of a table. No machine compares a run with more, yet a few MB may claim them."""
 
 KEYS_AT_ONCE = 2**25
-"""Keys that are compared together; their hashes take 0.27 GB."""
+"""Keys whose hashes are compared in one pass; the hashes take 0.27 GB."""
 
 
 class BadContents(Exception):
-    """The file holds what no rankscope writes; the text says where and what."""
+    """The file holds something that no rankscope writes; the text says where and what."""
 
 
 class TooMuch(Exception):
-    """A table has more than `MOST_ROWS` rows; the text says which."""
+    """A table has more than `MOST_ROWS` rows; the text names it."""
 
 
 def check_columns(name: str, table: Table, present: Mapping[str, str]) -> list[str]:
-    """The columns of a table that a file lacks and that may be null.
+    """The nullable columns of a table that a file lacks.
 
     Args:
-        present: column → SQL type, of the file.
+        present: column → SQL type, in the file.
 
     Raises:
-        BadContents: a column is missing that may not be null, or one has another type.
+        BadContents: a column that may not be null is missing, or a column has another type.
     """
     missing = []
     for column, described in table.columns.items():
@@ -66,64 +65,64 @@ def check_rows(
     """Check the rows of a table whose columns are checked.
 
     Args:
-        connection: to the file; tables that this one refers to are there.
+        connection: to the file, which has the tables that this one refers to.
         iterations: only rows of these; None: all.
 
     Raises:
-        BadContents: a row cannot be, or contradicts others.
-        TooMuch: there are too many.
+        BadContents: a row has an impossible value, or contradicts other rows.
+        TooMuch: the table has too many rows.
     """
     [rows] = _first(connection, f'select count(*) from "{name}"') or (0,)
     if rows > MOST_ROWS:
         raise TooMuch(f"{name} has {rows:,} rows")
-    some = "true" if iterations is None else one_of("iteration", iterations)
-    faults = [*_faults(table)]
-    references = [*((name, *each, some) for each in table.refers.items())]
+    selection = "true" if iterations is None else one_of("iteration", iterations)
+    faults = [*_row_faults(table)]
+    references = [*((name, *each, selection) for each in table.refers.items())]
     references += [(other, name, (column,), "true") for other, column in table.complete.items()]
     wrong = " or ".join(f"({condition})" for condition, _, _ in faults)
-    asked = [f'exists(select 1 from "{name}" where {some} and ({wrong}))']
-    found = _first(connection, f"select {', '.join((*asked, *map(_exists, references)))}") or ()
-    if found[0]:
-        raise BadContents(_fault(connection, name, faults, some))
-    for reference, is_there in zip(references, found[1:], strict=True):
+    checks = [f'exists(select 1 from "{name}" where {selection} and ({wrong}))']
+    broken = _first(connection, f"select {', '.join((*checks, *map(_exists, references)))}") or ()
+    if broken[0]:
+        raise BadContents(_first_fault(connection, name, faults, selection))
+    for reference, is_there in zip(references, broken[1:], strict=True):
         if is_there:
             this, other, columns, _ = reference
-            values = _first(connection, f"{_lacking(*reference)} limit 1") or ()
-            raise BadContents(f"{this} has {_named(columns, values)}, which {other} lacks")
+            values = _first(connection, f"{_missing_references(*reference)} limit 1") or ()
+            raise BadContents(f"{this} has {_key_text(columns, values)}, which {other} lacks")
     for column, described in table.columns.items():
         if described.json is not None:
             _check_json(connection, name, column, described.json)
     if table.key:
-        _check_key(connection, name, table.key, some, rows)
+        _check_key(connection, name, table.key, selection, rows)
 
 
 def _exists(reference: tuple[str, str, tuple[str, ...], str]) -> str:
-    """Whether there is something that `_lacking` gives."""
-    return f"exists({_lacking(*reference)})"
+    """The SQL expression: whether `_missing_references` has a row."""
+    return f"exists({_missing_references(*reference)})"
 
 
-def _fault(
+def _first_fault(
     connection: duckdb.DuckDBPyConnection,
     name: str,
     faults: Sequence[tuple[str, str, str]],
-    some: str,
+    selection: str,
 ) -> str:
-    """What is said of the first of the faults that some rows of a table have."""
+    """The message about the first of the faults that a selected row has."""
     for condition, column, text in faults:
-        where = f"{some} and ({condition})"
-        found = _first(connection, f'select "{column}" from "{name}" where {where} limit 1')
-        if found is not None:
-            return f"{name}.{column} {text.format(_shown(found[0]))}"
+        where = f"{selection} and ({condition})"
+        row = _first(connection, f'select "{column}" from "{name}" where {where} limit 1')
+        if row is not None:
+            return f"{name}.{column} {text.format(_shown(row[0]))}"
     return name
 
 
-def _faults(table: Table) -> Iterator[tuple[str, str, str]]:
-    """What no row may be: the condition in SQL, its column, and what is said of the column."""
+def _row_faults(table: Table) -> Iterator[tuple[str, str, str]]:
+    """The faults of a row: the condition in SQL, the column, and the message about the column."""
     for name, column in table.columns.items():
-        own = f'"{name}"'
+        field = f'"{name}"'
         if not column.is_nullable:
-            yield f"{own} is null", name, "is null"
-        for condition, text in _of_values(own, column):
+            yield f"{field} is null", name, "is null"
+        for condition, text in _value_faults(field, column):
             yield condition, name, text
     for low, high in table.ordered:
         yield f'"{low}" > "{high}"', low, f"is larger than its {high}"
@@ -131,32 +130,32 @@ def _faults(table: Table) -> Iterator[tuple[str, str, str]]:
         yield f'("{one}" is null) <> ("{other}" is null)', one, f"and {other}: one is null"
 
 
-def _of_values(own: str, column: Column) -> Iterator[tuple[str, str]]:
-    """What no value of a column may be, in SQL and in words."""
+def _value_faults(field: str, column: Column) -> Iterator[tuple[str, str]]:
+    """The faults of a column's values: the condition in SQL, and the message."""
     if column.dtype.is_nested():
         if not column.items_nullable:
-            yield f"list_count({own}) < len({own})", "has an item that is null"
+            yield f"list_count({field}) < len({field})", "has an item that is null"
         if column.most_items is not None:
-            yield f"len({own}) > {column.most_items}", f"has more than {column.most_items} items"
+            yield f"len({field}) > {column.most_items}", f"has more than {column.most_items} items"
         if column.limits is not None:
             low, high = column.limits
-            yield f"list_min({own}) < {low} or list_max({own}) > {high}", "is {}"
+            yield f"list_min({field}) < {low} or list_max({field}) > {high}", "is {}"
         return
     if column.limits is not None:
         low, high = column.limits
-        # as nan is larger than any number
-        yield f"not ({own} between {low} and {high})", "is {}"
+        # `not between` is true of nan, too: DuckDB sorts it above all numbers
+        yield f"not ({field} between {low} and {high})", "is {}"
     if column.names:
         listed = ", ".join(quoted(each) for each in column.names)
-        yield f"{own} not in ({listed})", "is {}"
+        yield f"{field} not in ({listed})", "is {}"
     if column.is_path:
-        yield f"{own} = '' or contains({own}, chr(0))", "is no path"
+        yield f"{field} = '' or contains({field}, chr(0))", "is no path"
     if column.dtype == pl.String():
-        yield f"strlen({own}) > {LONGEST_TEXT}", f"has a text of more than {LONGEST_TEXT} bytes"
+        yield f"strlen({field}) > {LONGEST_TEXT}", f"has a text of more than {LONGEST_TEXT} bytes"
 
 
 def _check_json(connection: duckdb.DuckDBPyConnection, name: str, column: str, type_: Any) -> None:
-    """Raises `BadContents` if a text is not JSON of a type."""
+    """Raises `BadContents` if a text is not JSON of the type."""
     texts = f'select distinct "{column}" from "{name}" where "{column}" is not null'
     for (text,) in connection.execute(texts).fetchall():
         try:
@@ -165,50 +164,54 @@ def _check_json(connection: duckdb.DuckDBPyConnection, name: str, column: str, t
             raise BadContents(f"{name}.{column} is {_shown(text)}: {error}") from error
 
 
-def _lacking(name: str, other: str, columns: tuple[str, ...], some: str) -> str:
-    """The query of what some rows of `name` refer to and `other` lacks."""
+def _missing_references(name: str, other: str, columns: tuple[str, ...], selection: str) -> str:
+    """The query for the references of the selected rows of `name` that `other` lacks."""
     listed = ", ".join(f'"{each}"' for each in columns)
-    there = some if "iteration" in columns else "true"
+    other_selection = selection if "iteration" in columns else "true"
     these, those = (
         f'(select {listed} from "{table}" where {where})'
-        for table, where in ((name, some), (other, there))
+        for table, where in ((name, selection), (other, other_selection))
     )
     return f"select {listed} from {these} anti join {those} using ({listed})"
 
 
 def _check_key(
-    connection: duckdb.DuckDBPyConnection, name: str, key: tuple[str, ...], some: str, rows: int
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    key: tuple[str, ...],
+    selection: str,
+    rows: int,
 ) -> None:
-    """Raises `BadContents` if two of some rows have the same key.
+    """Raises `BadContents` if two selected rows have the same key.
 
-    Their hashes are compared, which takes half of the time that grouping the rows takes.
+    Comparing the hashes of the keys takes half as long as grouping the rows.
     """
     if rows < 2:
         return
     listed = ", ".join(f'"{each}"' for each in key)
     parts = rows // KEYS_AT_ONCE + 1
-    hashes = f'select hash({listed}) as hashed from "{name}" where {some}'
+    hash_query = f'select hash({listed}) as hashed from "{name}" where {selection}'
     for part in range(parts):
         of_part = f" where hashed % {parts} = {part}" if parts > 1 else ""
-        found = fetched(connection.sql(f"from ({hashes}){of_part}"))["hashed"]
-        if found.n_unique() < len(found):
+        hashes = fetched(connection.sql(f"from ({hash_query}){of_part}"))["hashed"]
+        if hashes.n_unique() < len(hashes):
             break
     else:
         return
-    grouped = f'select {listed} from "{name}" where {some} group by {listed}'
+    grouped = f'select {listed} from "{name}" where {selection} group by {listed}'
     double = _first(connection, f"{grouped} having count(*) > 1 limit 1")
-    if double:  # else two keys have the same hash
-        raise BadContents(f"{name} has {_named(key, double)} twice")
+    if double:  # else two different keys have the same hash
+        raise BadContents(f"{name} has {_key_text(key, double)} twice")
 
 
-def _named(columns: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    """Columns with their values."""
+def _key_text(columns: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    """A key in words: its columns with their values."""
     pairs = zip(columns, values, strict=True)
     return ", ".join(f"{each} {_shown(value)}" for each, value in pairs)
 
 
 def _first(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...] | None:
-    """The first row of a query that gives few."""
+    """The first row of a query that has few rows; None without any."""
     rows = connection.execute(sql).fetchall()
     return rows[0] if rows else None
 

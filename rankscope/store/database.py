@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP = 122_880
-"""Rows in a row group of DuckDB, which writes a batch of this size at once. Smaller batches, such
-as one per report, are first copied together, which took a quarter of the time of writing."""
+"""Rows of a row group of DuckDB, which writes a batch of this size directly. Smaller batches, such
+as one per report, are merged first, which took a quarter of the time of writing."""
 
 
 def in_row_groups(frame: pl.DataFrame) -> pa.RecordBatchReader:
-    """Gives the rows of `frame` once, in batches that fill a group of rows each but for the last.
+    """The rows of `frame`, once, in batches that each fill a row group; the last may be smaller.
 
-    They are made one by one: a copy of all rows at once would need as much memory as the frame.
+    Batches are converted one by one: all of them would need as much memory as the frame.
     """
     import pyarrow as pa  # reading does without it
 
@@ -73,7 +73,7 @@ def in_row_groups(frame: pl.DataFrame) -> pa.RecordBatchReader:
 PER_RANK_TABLES = tuple(
     name for name, table in TABLES.items() if "rank" in table.columns and name != "ranks"
 )
-"""Tables with rows of the ranks."""
+"""Tables with rows per rank."""
 
 
 class Database:
@@ -86,7 +86,7 @@ class Database:
 
     @property
     def known(self) -> Known:
-        """Facts of the file, for `reopen`."""
+        """What was checked of the file, for `reopen`."""
         return self._known
 
     @classmethod
@@ -113,7 +113,7 @@ class Database:
 
     @classmethod
     def reopen(cls, path: Path, known: Known) -> Self:
-        """Open a run for reading that `open` has checked, and that has not changed since.
+        """Open for reading a run that `open` has checked and that has not changed since.
 
         Raises:
             DatabaseError: missing, locked or damaged.
@@ -126,7 +126,7 @@ class Database:
 
     @classmethod
     def create(cls, path: Path) -> Self:
-        """The run at `path`, to write to; a new, empty one unless there is one by now.
+        """Open the run at `path` for writing; create an empty one if there is none.
 
         Raises:
             DatabaseError: the folder cannot be written to, or another process uses the run.
@@ -135,7 +135,7 @@ class Database:
         try:
             with scratch_beside(path) as making, suppress(FileExistsError):
                 cls._make(making)
-                take_place(making, path)  # so that a database without its schema is never seen
+                take_place(making, path)  # nobody ever sees a database without its schema
                 is_new = True
         except DatabaseError as error:
             text = error.message.replace(str(making), str(path))
@@ -146,8 +146,8 @@ class Database:
         if not is_new:
             return cls.open(path, write=True)
         database = cls(path, connect(path, read_only=False))
-        if database._is_empty():  # else another process was here first
-            database._known = Known(checked=dict.fromkeys(TABLES))  # all rows will be our own
+        if database._is_empty():  # else another process wrote to it first
+            database._known = Known(checked=dict.fromkeys(TABLES))  # only this process adds rows
         return database
 
     @classmethod
@@ -159,11 +159,11 @@ class Database:
                 database._connection.execute(
                     "insert into meta values ('schema_version', ?)", [str(schema_version())]
                 )
-            database.checkpoint()  # closing says nothing of a full disk
+            database.checkpoint()  # raises an error for a full disk; closing does not
 
     @classmethod
     def check_replaceable(cls, path: Path) -> None:
-        """Raises `DatabaseError` unless `path` is free, or a run, maybe damaged, nobody writes."""
+        """Raises `DatabaseError` unless `path` is free or a run, even a damaged one, not in use."""
         check_accessible(path)
         if not exists(path) or (path.is_file() and not path.stat().st_size):
             return
@@ -189,37 +189,37 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def shrink_cache(self) -> None:
-        """Keep as little of the file in memory as DuckDB can work with, from now on."""
+        """Keep as little of the file in memory as DuckDB needs, until the connection closes."""
         self._connection.execute(f"set memory_limit = '{LEAST_MEMORY}'")
         self._connection.execute(f"set {LOCK} = true")
 
     def checkpoint(self) -> None:
-        """Bring everything into the one file, so that a copy of it is whole."""
+        """Write everything into the one file, so that a copy of it is complete."""
         try:
             self._connection.execute("checkpoint")
         except duckdb.Error as error:
-            raise self._unwritten(error) from error
+            raise self._write_error(error) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing."""
+        """Commit the statements within it; roll all of them back on an error."""
         self._connection.begin()
         try:
             yield
         except duckdb.Error as error:
             self._connection.rollback()
-            raise self._unwritten(error) from error
+            raise self._write_error(error) from error
         except BaseException:
             self._connection.rollback()
             raise
         try:
             self._connection.commit()
         except duckdb.Error as error:
-            raise self._unwritten(error) from error
+            raise self._write_error(error) from error
 
     def table(self, name: str) -> pl.DataFrame:
         """A whole table of the schema."""
@@ -233,14 +233,14 @@ class Database:
             except duckdb.Error as error:
                 if not (is_damage(error) or isinstance(error, duckdb.OutOfMemoryException)):
                     raise
-                # what exceeds the memory goes to a folder beside the file, if one can be made
+                # DuckDB can spill to a folder beside the file, unless that folder is not writable
                 allow_memory(self._connection)
             return self._read(request)
 
     def _read(self, request: TableRequest) -> pl.DataFrame:
         values = request.columns if request.distinct else None
         check_table(self._connection, request.table, self._known, request.iterations, values)
-        if request.columns is None:  # a file may have more, or others first
+        if request.columns is None:  # a file may have other columns, too, or another order
             columns = (TABLES.get(request.table) or COMPARED_TABLES[request.table]).columns
             request = replace(request, columns=[*columns])
         return read_table(self._connection, request)
@@ -252,22 +252,22 @@ class Database:
 
     @cached_property
     def compared(self) -> frozenset[str]:
-        """The `COMPARED_TABLES` that a database open for reading has of its present reports."""
+        """The `COMPARED_TABLES` in the file that match its reports. Open for reading only."""
         return frozenset(COMPARED_TABLES).intersection(self._tables() if self.is_finished else ())
 
     def check_compared(self) -> None:
-        """Raises `DatabaseError` if one of the `COMPARED_TABLES` holds what it cannot hold."""
+        """Raises `DatabaseError` if one of the `COMPARED_TABLES` has impossible contents."""
         with clear_errors(self.path):
             for name in sorted(COMPARED_TABLES.keys() & {*self._tables()}):
                 check_table(self._connection, name, self._known)
 
     def comparison_table(self, name: str) -> pl.DataFrame | None:
-        """One of `COMPARED_TABLES`; None unless it was made from the present reports."""
+        """One of `COMPARED_TABLES`; None unless it matches the reports in the database."""
         return self.table(name) if name in self.compared else None
 
     @staticmethod
     def state(path: Path) -> tuple[int, ...]:
-        """Numbers that are others after every change; also while there is no file."""
+        """A fingerprint that differs after every change of the file; empty while there is none."""
         files = (path, path.with_name(path.name + ".wal"))
         stats = [file.stat() for file in files if exists(file)]
         return tuple(
@@ -276,41 +276,41 @@ class Database:
 
     @property
     def is_finished(self) -> bool:
-        """Whether `rank_iterations` speaks of the reports as they are."""
+        """Whether `rank_iterations` matches the reports in the database."""
         return "rank_iterations_clock" in self.meta()
 
     def write(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Put rows of reports in, in place of what their paths had, whole or not at all."""
+        """Write the rows of reports, in place of those that their paths had, in one transaction."""
         with self.transaction():
             self._forget(tables["reports"]["path"].to_list())
             for name, frame in tables.items():
                 self._append(name, frame)
 
     def remove(self, paths: list[str]) -> None:
-        """Take reports out, with all that they had."""
+        """Remove reports and their rows."""
         with self.transaction():
             self._forget(paths)
 
     def move(self, old: str, new: str) -> None:
-        """Note that a report now lies elsewhere."""
+        """Change the path of a report that was moved."""
         with self.transaction():
             for table in ("reports", "ranks", "problems"):
                 self._connection.execute(f"update {table} set path = ? where path = ?", [new, old])
 
     def note(self, key: str, value: str) -> None:
-        """Note a fact about the run in `meta`, in place of the one that was there."""
+        """Set a key of `meta`."""
         with self.transaction():
             self._connection.execute("insert or replace into meta values (?, ?)", [key, value])
 
     def replace_comparison(
         self, wide: pl.DataFrame, clock: str, tables: dict[str, pl.DataFrame]
     ) -> None:
-        """Store the comparison of the present reports.
+        """Store the comparison of the reports in the database.
 
         Args:
             wide: `rank_iterations`.
             clock: the clock that its times are on.
-            tables: others of `COMPARED_TABLES`; the rest of them is dropped.
+            tables: others of `COMPARED_TABLES`; those not in it are dropped.
         """
         with self.transaction():
             replace_tables(self._connection, {"rank_iterations": wide, **tables})
@@ -323,7 +323,7 @@ class Database:
     def query(self, sql: str) -> pl.DataFrame:
         """The result of a query, as a frame; it can read this database and nothing else.
 
-        It may take as much memory as DuckDB takes by itself, unless this connection keeps little.
+        DuckDB's default memory limit applies, unless `shrink_cache` was called.
 
         Raises:
             UsageError: the query is wrong.
@@ -340,10 +340,10 @@ class Database:
         return frame
 
     def _is_empty(self) -> bool:
-        """Whether it has no row of a report."""
-        some = (f'exists(select 1 from "{name}")' for name in TABLES if name != "meta")
+        """Whether all tables but `meta` are empty."""
+        has_rows = (f'exists(select 1 from "{name}")' for name in TABLES if name != "meta")
         with clear_errors(self.path):
-            [row] = self._connection.execute(f"select {' or '.join(some)}").fetchall()
+            [row] = self._connection.execute(f"select {' or '.join(has_rows)}").fetchall()
         return not row[0]
 
     def _tables(self) -> list[str]:
@@ -353,17 +353,17 @@ class Database:
         return sorted(str(name) for (name,) in rows)
 
     def _forget(self, paths: list[str]) -> None:
-        """Remove what reports had, where they are there: what is derived is out of date."""
+        """Remove the rows of reports that are stored; the comparison no longer matches."""
         self._connection.execute("delete from meta where key = 'rank_iterations_clock'")
-        known = self._connection.execute(
+        stored = self._connection.execute(
             "select path from reports where path in (select unnest(?))", [paths]
         ).fetchall()
-        if not known:
+        if not stored:
             return
-        old = [[path for (path,) in known]]
-        theirs = "(select rank from ranks where path in (select unnest(?)))"
+        old = [[path for (path,) in stored]]
+        ranks_of_reports = "(select rank from ranks where path in (select unnest(?)))"
         for table in PER_RANK_TABLES:
-            self._connection.execute(f"delete from {table} where rank in {theirs}", old)
+            self._connection.execute(f"delete from {table} where rank in {ranks_of_reports}", old)
         for table in ("ranks", "problems", "reports"):
             self._connection.execute(f"delete from {table} where path in (select unnest(?))", old)
 
@@ -374,8 +374,8 @@ class Database:
         self._connection.execute(f"insert into {table} by name select * from incoming")
         self._connection.unregister("incoming")
 
-    def _unwritten(self, error: duckdb.Error) -> Exception:
-        """A full disk or a damaged file in our words; anything else is a bug and stays as it is."""
+    def _write_error(self, error: duckdb.Error) -> Exception:
+        """The error for a full disk or a damaged file; any other error is a bug, unchanged."""
         if full := disk_full(self.path, error):
             return full
         wrong = is_damage(error) or isinstance(error, duckdb.ConstraintException)
@@ -383,7 +383,7 @@ class Database:
 
 
 def replace_tables(connection: duckdb.DuckDBPyConnection, tables: dict[str, pl.DataFrame]) -> None:
-    """Put `tables` in place of those there were; of `COMPARED_TABLES` none other stays."""
+    """Replace all `COMPARED_TABLES` of a database by `tables`; those not in it are dropped."""
     for name, table in COMPARED_TABLES.items():
         connection.execute(f"drop table if exists {name}")
         if name not in tables:
@@ -402,7 +402,7 @@ MOST_NEARBY = 8
 
 
 def databases_in(folder: Path) -> list[Path]:
-    """The databases in a folder by their names, sorted; none where it cannot be read."""
+    """The databases in a folder, by the endings of their names; none if it cannot be read."""
     try:
         return sorted(each for each in folder.glob("*.duckdb") if each.is_file())
     except OSError:
@@ -410,10 +410,10 @@ def databases_in(folder: Path) -> list[Path]:
 
 
 def hint_for_missing(path: Path) -> str:
-    """A hint for a missing database: those beside it, and how to make one."""
-    made = "make it: rankscope ingest PROFILES --db FILE"
-    found = databases_in(path.parent)
-    if not found:
-        return made
-    names = and_more([f"--db {shlex.quote(str(each))}" for each in found], MOST_NEARBY)
-    return f"there {'is' if len(found) == 1 else 'are'} {names}; or {made}"
+    """A hint for a missing database: the databases in its folder, and how to make one."""
+    how_to_make = "make it: rankscope ingest PROFILES --db FILE"
+    nearby = databases_in(path.parent)
+    if not nearby:
+        return how_to_make
+    names = and_more([f"--db {shlex.quote(str(each))}" for each in nearby], MOST_NEARBY)
+    return f"there {'is' if len(nearby) == 1 else 'are'} {names}; or {how_to_make}"

@@ -1,7 +1,7 @@
 """The SQL that creates a run's tables, from `model/tables.py`.
 
-`python -m tests.store.schema_file` writes it to `schema.sql`, where people read it and where a
-change shows up in review; databases are created from `ddl()` itself.
+`python -m tests.store.schema_file` writes it to `schema.sql`, for readers and reviewers; databases
+are created from `ddl()` itself.
 """
 
 import polars as pl
@@ -33,7 +33,7 @@ def ddl() -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as a literal of SQL."""
+    """A text as an SQL literal."""
     doubled = text.replace("'", "''")
     return f"'{doubled}'"
 

@@ -1,4 +1,4 @@
-"""Checks before the first rows of a file are given: its schema, then each table."""
+"""Checks of a file before its rows are read: first its schema, then each table that is needed."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,20 +28,19 @@ from rankscope.util.sanitize import sanitized
 LONGEST_PATH = 300
 
 NAMED_REPORTS = 3
-"""At most this many reports are named in an error."""
+"""Most reports that an error names."""
 
 MOST_FACTS = 1000
-"""More than `meta` has."""
+"""Most rows of `meta` that are read; rankscope writes far fewer."""
 
 UNTRUSTED_HINT = "do not trust the file; " + REBUILD_HINT
-
 
 LESS_HINT = "compare it on a machine with more memory, or ingest fewer ranks: --ranks"
 
 
 @contextmanager
 def clear_errors(path: Path, hint: str = REBUILD_HINT) -> Iterator[None]:
-    """Turns errors of contents, memory and damage into a `DatabaseError` that names the file."""
+    """Turn errors of contents, memory and damage into a `DatabaseError` that names the file."""
     try:
         yield
     except BadContents as error:
@@ -67,11 +66,11 @@ def damaged(path: Path, error: duckdb.Error, hint: str = REBUILD_HINT) -> Databa
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Facts of a file, valid as long as it does not change.
+    """What was checked of a file; valid as long as the file does not change.
 
-    `missing`: table → columns of the schema that it lacks. `checked`: table → the iterations whose
-    rows were checked; None: all rows. `present`: (table, column) →
-    SQL type, of the file; empty until it is needed.
+    `missing`: table → columns of the schema that the file lacks. `checked`: table → the iterations
+    whose rows were checked; None: all rows. `present`: (table, column) → SQL type, in the file;
+    empty until it is needed.
     """
 
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -81,22 +80,22 @@ class Known:
 
 def facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """The table `meta`: key → value."""
-    found = connection.execute(f"select key, value from meta limit {MOST_FACTS}").fetchall()
-    return {str(key): str(value) for key, value in found if value is not None}
+    rows = connection.execute(f"select key, value from meta limit {MOST_FACTS}").fetchall()
+    return {str(key): str(value) for key, value in rows if value is not None}
 
 
 def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> Known:
-    """Make an older schema look like the present one, or refuse it. See `migrations`.
+    """Check the schema of a file, and adapt an older one. See `migrations`.
 
     Args:
-        write: bring the file itself to the present schema; within the caller's transaction.
+        write: upgrade the file itself, within the caller's transaction; else add temporary views.
 
     Raises:
-        DatabaseError: it is of another version, or no rankscope database.
-        BadContents: it lacks what every rankscope database has.
+        DatabaseError: the file is of another version, or no rankscope database.
+        BadContents: the file lacks a table or column that every rankscope database has.
     """
-    if found := foreign_sql(connection, write=write):
-        raise DatabaseError(f"{path}: {NOT_OURS} ({found})", hint=UNTRUSTED_HINT)
+    if foreign := foreign_sql(connection, write=write):
+        raise DatabaseError(f"{path}: {NOT_OURS} ({foreign})", hint=UNTRUSTED_HINT)
     present = present_columns(connection)
     if not {("meta", "key"), ("meta", "value")} <= {*present}:
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=REBUILD_HINT)
@@ -115,7 +114,7 @@ def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> 
 
 
 def enter_again(connection: duckdb.DuckDBPyConnection, known: Known) -> None:
-    """As `enter`, of a file that was entered before and has not changed."""
+    """As `enter`, for a file that was checked before and has not changed since."""
     if known.missing:
         show_columns(connection, known.missing)
 
@@ -127,46 +126,48 @@ def check_table(
     iterations: Collection[int] | None = None,
     columns: Collection[str] | None = None,
 ) -> None:
-    """Check the contents of a table before its first rows are given.
+    """Check the contents of a table before rows of it are read.
 
     Args:
-        iterations: only rows of these will be given; None: any.
-        columns: only the different values of these will be given; None: whole rows.
+        iterations: only rows of these will be read; None: any.
+        columns: only the distinct values of these will be read; None: whole rows.
 
     Raises:
-        BadContents: it holds what no rankscope writes.
+        BadContents: the table holds something that no rankscope writes.
     """
     seen = known.checked.get(name, frozenset())
     if seen is None or (iterations is not None and name in known.checked and seen >= {*iterations}):
         return
     if not known.present:
         known.present.update(present_columns(connection))
-    every = known.present
+    columns_of_file = known.present
     table = TABLES.get(name)
     if table is None:
         table = COMPARED_TABLES[name]
-        present = {column: kind for (there, column), kind in every.items() if there == name}
+        present = {
+            column: kind for (owner, column), kind in columns_of_file.items() if owner == name
+        }
         if missing := check_columns(name, table, present):
             raise BadContents(f"{name}.{missing[0]} is missing")
     if columns is not None:
         values = {column: table.columns[column] for column in columns}
         check_rows(connection, name, Table(table.meaning, values))
         return
-    if "iterations" in table.refers:  # which refers to the ranks
+    if "iterations" in table.refers:  # which in turn refers to `ranks`
         check_table(connection, "iterations", known)
     needed = [(other, each) for other, columns in table.refers.items() for each in columns]
     for other, column in (*needed, *table.complete.items()):
-        if (other, column) not in every:
+        if (other, column) not in columns_of_file:
             raise BadContents(f"{other}.{column} is missing")
     check_rows(connection, name, table, iterations)
     known.checked[name] = None if iterations is None else seen.union(iterations)
 
 
 def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, version: str, write: bool) -> None:
-    """Bring the file to the present version.
+    """Upgrade the file to the present version.
 
     Raises:
-        DatabaseError: it is newer, its reports must be read again, or it is opened for reading.
+        DatabaseError: it is newer, its reports must be read again, or it is open for reading.
     """
     shown = sanitized(version)
     text = f"{path}: has schema version {shown}, this rankscope uses {schema_version()}"
@@ -181,7 +182,7 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, version: str, wr
 
 
 def _reports_to_read(connection: duckdb.DuckDBPyConnection) -> str:
-    """Which reports an older database was made from, for an error."""
+    """The names of the reports in an older database, for an error."""
     if ("reports", "path") not in present_columns(connection):
         return ""
     [count] = connection.execute("select count(*) from reports").fetchall()[0]

@@ -1,4 +1,4 @@
-"""A file that keeps what runs said about their hardware, so that the runs may be deleted.
+"""The ledger of a fleet: a file that keeps the findings about hardware after runs are deleted.
 
 Several processes may add to it: DuckDB lets one of them write at a time, and the others wait.
 """
@@ -22,13 +22,13 @@ from rankscope.store.migrations import LEDGER, foreign_sql, present_columns
 from rankscope.store.tables import fetched
 
 WAIT_S = 60.0
-"""A process waits this long for the others before it gives up, s."""
+"""Time that a process waits for the others before it gives up, s."""
 
 PAUSE_S = 0.05
 """Time between two attempts, s."""
 
 UNFINISHED_BYTES = 4096
-"""A file that another process is about to make may be this small."""
+"""A smaller file may be one that another process is still creating."""
 
 OTHER_HINT = "name another file with --store"
 
@@ -43,10 +43,10 @@ class Ledger:
         self._wait_s = wait_s
 
     def add(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        """Put rows in, in place of what their runs had; all of them or none.
+        """Write rows, in place of those that their runs had, in one transaction.
 
         Raises:
-            DatabaseError: it cannot be written, is no ledger, or others use it for too long.
+            DatabaseError: it cannot be written, is no ledger, or stays in use for too long.
         """
         with self._opened(read_only=False) as connection:
             try:
@@ -69,10 +69,10 @@ class Ledger:
                 ) from error
 
     def read(self) -> dict[str, pl.DataFrame]:
-        """Its tables; what an older rankscope did not write is null.
+        """Its tables; a column that an older rankscope did not write is null.
 
         Raises:
-            DatabaseError: there is none, it is no ledger, or others use it for too long.
+            DatabaseError: there is none, it is no ledger, or it stays in use for too long.
         """
         if not self.path.exists():
             raise DatabaseError(
@@ -88,7 +88,7 @@ class Ledger:
 
     @contextmanager
     def _opened(self, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection, as soon as nobody else writes."""
+        """A connection, once no other process writes to the file."""
         until = time.monotonic() + self._wait_s
         while True:
             try:
@@ -107,11 +107,11 @@ class Ledger:
             connection.close()
 
     def _check(self, connection: duckdb.DuckDBPyConnection, *, write: bool) -> None:
-        """Raises `DatabaseError` if the file holds something else."""
+        """Raises `DatabaseError` if the file is no ledger."""
         with clear_errors(self.path, OTHER_HINT):
-            names = {table for table, _ in present_columns(connection)}  # those of views, too
-            found = foreign_sql(connection, write=write)
-        if found or (names and not names >= {*self._tables}):
+            names = {table for table, _ in present_columns(connection)}  # and of views
+            foreign = foreign_sql(connection, write=write)
+        if foreign or (names and not names >= {*self._tables}):
             raise DatabaseError(f"{self.path}: is no ledger of a fleet", hint=OTHER_HINT)
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, name: str, schema: pl.Schema) -> None:
@@ -128,16 +128,16 @@ def _read(
     table: Table,
     present: Mapping[tuple[str, str], str],
 ) -> pl.DataFrame:
-    """A table, after it was checked; columns that may be null and are not there are null.
+    """A table, checked; nullable columns that the file lacks are null.
 
     Raises:
-        BadContents: it holds what no rankscope writes.
+        BadContents: the table holds something that no rankscope writes.
     """
-    columns = {column: kind for (there, column), kind in present.items() if there == name}
+    columns = {column: kind for (stored, column), kind in present.items() if stored == name}
     missing = check_columns(name, table, columns)
-    there = {column: each for column, each in table.columns.items() if column not in missing}
-    check_rows(connection, name, replace(table, columns=there))
-    listed = ", ".join(f'"{column}"' for column in there)
+    stored = {column: each for column, each in table.columns.items() if column not in missing}
+    check_rows(connection, name, replace(table, columns=stored))
+    listed = ", ".join(f'"{column}"' for column in stored)
     rows = fetched(connection.sql(f"select {listed} from {name}"))
     nulls = (pl.lit(None, table.schema[column]).alias(column) for column in missing)
     return rows.with_columns(*nulls).select(table.schema.names())

@@ -4,11 +4,12 @@ Two kinds of change:
 
 - A nullable column is added to a stored table (a new metric, say). The schema version stays. A
   process that writes adds the column to the file. A process that only reads sees a temporary view
-  in which the column is null; the file is not touched. A whole table that is marked as later
-  (`Table.is_later`) is handled alike: it has no rows.
+  in which the column is null; the file is not touched. A table that is marked as later
+  (`Table.is_later`) is handled likewise: the view has no rows.
 - Anything else adds a row to `MIGRATIONS`, which raises the version: the statements that turn the
   older version into the next one, or None where that needs the reports. Only a process that writes
-  runs them; a process that only reads asks for one (any `rankscope ingest` of this run).
+  runs them; a process that only reads tells the user to run one (any `rankscope ingest` of this
+  run).
 
 A database whose reports must be read again is refused with an error that names them.
 """
@@ -35,7 +36,7 @@ From 1 to 2: `activities` are stored.
 """
 
 LEDGER = "fleet_"
-"""Beginning of the names of a ledger's tables: a run's database has none of them."""
+"""Prefix of the names of a ledger's tables; a run's database has no such tables."""
 
 LOG = logging.getLogger("rankscope.store")
 
@@ -46,13 +47,13 @@ def schema_version() -> int:
 
 
 def needs_reports(version: int) -> bool:
-    """Whether some step from a version to the present one needs the reports."""
+    """Whether a step from a version to the present one needs the reports."""
     steps = [MIGRATIONS.get(each) for each in range(version, schema_version())]
     return any(step is None for step in steps)
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Bring the file from an older version to the present one, in the caller's transaction."""
+    """Upgrade the file from an older version to the present one, in the caller's transaction."""
     for each in range(version, schema_version()):
         for statement in MIGRATIONS[each] or ():
             connection.execute(statement)
@@ -63,7 +64,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
 
 
 def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
-    """(Table, column) → SQL type, of everything in the file; computed columns have none."""
+    """(Table, column) → SQL type, of everything in the file; empty for a computed column."""
     rows = connection.execute(
         "select table_name, column_name, data_type, column_default "
         f"from {BUILT_IN}.duckdb_columns() where not internal and schema_name = 'main'"
@@ -75,13 +76,13 @@ def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, st
 
 
 def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[str]]:
-    """Table → columns of the schema that a file lacks; all of a later table.
+    """Table → columns of the schema that a file lacks; for a later table all of its columns.
 
     Args:
-        present: what `present_columns` says of the file.
+        present: `present_columns` of the file.
 
     Raises:
-        BadContents: the file lacks a table, or a column that may not be null, or a column has
+        BadContents: the file lacks a table or a column that may not be null, or a column has
             another type.
     """
     columns: dict[str, dict[str, str]] = {}
@@ -97,8 +98,11 @@ def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[st
 
 
 def foreign_sql(connection: duckdb.DuckDBPyConnection, *, write: bool) -> str | None:
-    """What SQL of the file would run: a view in place of a table of ours, or where it is written
-    to, a macro, which may have the name of any function or operator."""
+    """Which SQL in the file could run, in words; None: none.
+
+    It is a view in place of a table of ours or, where the file is written to, a macro, which may
+    have the name of any function or operator.
+    """
     views = connection.execute(
         f"select view_name from {BUILT_IN}.duckdb_views() where not internal"
     )
@@ -116,7 +120,7 @@ def foreign_sql(connection: duckdb.DuckDBPyConnection, *, write: bool) -> str | 
 
 
 def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:
-    """Add columns to the file; they are null in the rows that are there."""
+    """Add columns to the file; they are null in existing rows."""
     for table, columns in missing.items():
         if len(columns) == len(TABLES[table].columns):
             connection.execute(create_table(table, TABLES[table]))
@@ -130,10 +134,10 @@ def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[s
 def show_columns(
     connection: duckdb.DuckDBPyConnection, missing: Mapping[str, Sequence[str]]
 ) -> None:
-    """Let queries see columns as null that a file, opened for reading, lacks."""
+    """Add temporary views in which the columns that a file lacks are null."""
     catalogs = f"select database_name from {BUILT_IN}.duckdb_databases() where not internal"
     [catalog] = connection.execute(catalogs).fetchone() or [""]
-    file = identifier(catalog)  # else a view would find itself
+    file = identifier(catalog)  # without it, a view would refer to itself
     for table, columns in missing.items():
         nulls = ", ".join(
             f'null::{SQL_TYPES[TABLES[table].columns[name].dtype]} as "{name}"' for name in columns

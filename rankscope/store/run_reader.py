@@ -1,4 +1,4 @@
-"""The tables of a database file: read while it is open, or by opening it again."""
+"""Reads the tables of a database file, while it is open or by opening it again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,19 +16,17 @@ from rankscope.store.door import Known
 from rankscope.store.tables import TableRequest, requested
 
 SMALL_BYTES = 8 * 2**20
-"""Up to this size of the file, what will be asked for is read at once: to open it again takes
-longer."""
+"""Largest file whose tables are read in advance: opening it again would take longer."""
 
 RUN_TABLES = ("reports", "ranks", "problems")
-"""Tables that say what the run is; they are read once, and stay as they were."""
+"""Tables that describe the run; they are read once and kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReader:
     """A `TableReader` of a file that must not change; it can be pickled.
 
-    `state`: `Database.state` of the file. `loaded`: tables that are in memory. `known`:
-    `Database.known`.
+    `state`: `Database.state` of the file. `loaded`: tables in memory. `known`: `Database.known`.
     """
 
     path: Path
@@ -44,7 +42,7 @@ class DatabaseReader:
         return cls(database.path, state, loaded, database.known)
 
     def expect(self, database: Database, name: str) -> None:
-        """Read a table at once that will be asked for, if the file is small."""
+        """Read a table in advance, if the file is small."""
         if self.path.stat().st_size <= SMALL_BYTES:
             self.loaded[name] = database.table(name)
 
@@ -52,7 +50,7 @@ class DatabaseReader:
         """The requested columns and rows.
 
         Raises:
-            DatabaseChanged: the file is not as it was.
+            DatabaseChanged: the file has changed.
         """
         if request.table in self.loaded:
             return requested(self.loaded[request.table], request)
@@ -88,10 +86,10 @@ class DatabaseReader:
                 database.close()
 
     def _opened(self) -> Database:
-        """The file, open again for reading.
+        """The file, opened again for reading.
 
         Raises:
-            DatabaseChanged: it is not as it was.
+            DatabaseChanged: the file has changed.
         """
         database = Database.reopen(self.path, self.known)
         if Database.state(self.path) == self.state:

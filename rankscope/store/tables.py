@@ -1,4 +1,4 @@
-"""The tables of a run, each loaded when it is first asked for."""
+"""The tables of a run, each loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ NARROW: dict[str, pl.DataType] = {
     "state": SHORT,
     "name": LONG,
 }
-"""Columns with few different values, and what they fit into."""
-
+"""Columns with few different values, and the small types that hold them."""
 
 ROWS_AT_ONCE = 500_000
-"""Rows that are processed together where there are many; bounds memory."""
+"""Most rows that are processed together; bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """Which columns and rows of a table to read; None stands for all of them.
+    """Which columns and rows of a table to read; None: all.
 
-    `narrow`: numbers and names with few different values come in the small types of `NARROW`.
+    `narrow`: the columns of `NARROW` have those types.
     `clock`: only rows on this clock. `distinct`: each row once.
     """
 
@@ -53,7 +52,7 @@ class TableRequest:
 
 
 class TableReader(Protocol):
-    """Where the tables of a run come from."""
+    """A source of the tables of a run."""
 
     def read(self, request: TableRequest) -> pl.DataFrame:
         """The requested columns and rows of a table."""
@@ -61,9 +60,9 @@ class TableReader(Protocol):
 
 
 class RunTables:
-    """The tables of a run by name: each is read when it is first needed.
+    """The tables of a run by name, each read when it is first needed.
 
-    Can be pickled if its reader can; the tables that were loaded stay behind.
+    Can be pickled if its reader can; loaded tables are left out.
     """
 
     def __init__(self, name: str, reader: TableReader) -> None:
@@ -91,7 +90,7 @@ class RunTables:
         clock: str | None = None,
         distinct: bool = False,
     ) -> pl.DataFrame:
-        """A part of a table, for a single use; the arguments are those of `TableRequest`."""
+        """A part of a table, which is not kept; the arguments are those of `TableRequest`."""
         request = TableRequest(table, columns, ranks, iterations, narrow, clock, distinct)
         return self.reader.read(request)
 
@@ -184,7 +183,7 @@ def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def fetched(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
-    """The rows of a query; the import of pyarrow, by its `pl`, takes longer than a small answer."""
+    """The rows of a query; DuckDB's `pl()` would import pyarrow, which can take longer."""
     try:
         return pl.DataFrame(relation)
     except pl.exceptions.ComputeError:
@@ -193,7 +192,7 @@ def fetched(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
 
 
 MOST_NAMES = 64
-"""Largest number of different names for which DuckDB returns their places instead of texts."""
+"""Most different names of a column that DuckDB returns as indices instead of texts."""
 
 
 def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> pl.DataFrame:
@@ -210,20 +209,20 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
     for name in columns:
         if isinstance(NARROW.get(name), pl.Categorical):
             distinct = f'select distinct "{name}" from {table}{where} limit {MOST_NAMES + 1}'
-            found = [each for (each,) in connection.sql(distinct).fetchall() if each is not None]
-            if len(found) <= MOST_NAMES:
-                names[name] = found
+            values = [each for (each,) in connection.sql(distinct).fetchall() if each is not None]
+            if len(values) <= MOST_NAMES:
+                names[name] = values
     listed = ", ".join(_expression(name, names.get(name)) for name in columns)
     rows = fetched(connection.sql(f"{select} {listed} from {table}{where}"))
     texts = (
-        pl.Series(name, found, dtype=pl.String).cast(NARROW[name]).gather(rows[name])
-        for name, found in names.items()
+        pl.Series(name, values, dtype=pl.String).cast(NARROW[name]).gather(rows[name])
+        for name, values in names.items()
     )
     return narrowed(rows.with_columns(*texts))
 
 
 def _where(request: TableRequest) -> str:
-    """The condition of the wanted rows."""
+    """The condition of the requested rows, with `where`; empty: all rows."""
     limits = [
         one_of(name, values)
         for name, values in (("rank", request.ranks), ("iteration", request.iterations))
@@ -235,7 +234,7 @@ def _where(request: TableRequest) -> str:
 
 
 def one_of(name: str, values: Collection[int]) -> str:
-    """The condition that a column is one of some numbers; those without gaps are found sooner."""
+    """The condition that a column is one of `values`; without gaps a range, which is faster."""
     numbers = sorted({int(value) for value in values})
     if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{name} between {numbers[0]} and {numbers[-1]}"
@@ -243,7 +242,7 @@ def one_of(name: str, values: Collection[int]) -> str:
 
 
 def _expression(name: str, names: list[str] | None) -> str:
-    """A narrow column in SQL: of a text the place of its name, if these are all there are."""
+    """A narrow column in SQL: of a text its index in `names`, if these are all of its names."""
     if names is not None:
         listed = ", ".join("'" + each.replace("'", "''") + "'" for each in names)
         return f'(list_position([{listed}]::varchar[], "{name}") - 1)::utinyint as "{name}"'

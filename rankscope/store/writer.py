@@ -1,4 +1,4 @@
-"""Reports on their way into a database: a few small ones in one transaction."""
+"""Writes reports into a database, several small ones in one transaction."""
 
 import json
 import os
@@ -12,17 +12,15 @@ from rankscope.model.reports import ReportRows
 from rankscope.store.database import Database
 
 WAIT_S, LONGEST_WAIT_S = 0.5, 5.0
-"""Reports that come within this time of the last transaction share the next one: its fixed cost
-is that of reading a small report. A process that is killed loses what waits."""
+"""Reports that come within this time of the last transaction share the next one, as its fixed cost
+equals that of reading a small report. A process that is killed loses the reports that wait."""
 
 WRITING_SHARE = 0.1
-"""Reports wait longer after a slow transaction, so that writing takes at most this share of the
-time."""
+"""Largest share of the time for writing: after a slow transaction reports wait longer."""
 
 MOST_ROWS = 4_000_000
-"""So many rows are written at once, however soon they come: about 0.25 GB. A report then costs half
-of what it costs in transactions of a million rows, for fewer groups of rows are written again.
-"""
+"""Waiting rows, about 0.25 GB, that are written without further delay. A report costs half of what
+it costs in transactions of a million rows, as DuckDB writes fewer row groups again."""
 
 PER_RANK = (
     "iterations",
@@ -34,11 +32,11 @@ PER_RANK = (
     "file_accesses",
     "counters",
 )
-"""Tables that a rank's rows of the same name go into."""
+"""Tables with rows per rank; `RankRows` has an attribute for each."""
 
 
 class ReportWriter:
-    """Rows of reports for a database; each report gets there whole or not at all."""
+    """Writes the rows of reports into a database, each report whole or not at all."""
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class ReportWriter:
 
         Args:
             wait_s: reports that come within this time of a transaction share the next one.
-            most_rows: so many rows are written at once, however soon they come.
+            most_rows: waiting rows that are written without further delay.
         """
         self._database = database
         self._options = options
@@ -69,7 +67,7 @@ class ReportWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the reports that wait."""
         reports, self._waiting = self._waiting, []
         if reports:
             begin = time.monotonic()
@@ -80,7 +78,7 @@ class ReportWriter:
 
 
 def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:
-    """Table of the schema → rows of reports that go into it."""
+    """Table of the schema → the rows of reports for it."""
     ranks = [part for rows in reports for part in rows.ranks]
     return {
         "reports": _frame([_report(rows, options) for rows in reports]),
@@ -100,7 +98,7 @@ def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFram
 
 
 def stored_path(path: Path) -> str:
-    """How a report is named in the database."""
+    """The path of a report in the database."""
     return str(path.resolve())
 
 
@@ -163,8 +161,8 @@ def _ranks(rows: ReportRows) -> list[dict[str, object]]:
 
 def _problems(rows: ReportRows) -> list[tuple[str, str, str, list[int]]]:
     path = stored_path(rows.file.path)
-    every = [*rows.problems, *(each for part in rows.ranks for each in part.problems)]
-    return [(path, each.code, each.message, list(each.ranks)) for each in every]
+    problems = [*rows.problems, *(each for part in rows.ranks for each in part.problems)]
+    return [(path, each.code, each.message, list(each.ranks)) for each in problems]
 
 
 def _height(rows: ReportRows) -> int:
