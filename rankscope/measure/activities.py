@@ -83,8 +83,9 @@ class ActivityTotals:
 
     def _row(self, work: pl.DataFrame) -> Times:
         """The row that counts each operation."""
-        kind, name = (work[each].to_physical().to_numpy() for each in ("kind", "name"))
-        lead = self._leads[kind, np.minimum(name, self._leads.shape[1] - 1)]
+        kind, others = work["kind"].to_physical().to_numpy(), self._leads.shape[1] - 1
+        name = np.minimum(filled(work["name"].to_physical(), others), others)
+        lead = self._leads[kind, name]
         phase = filled(work["phase"].to_physical(), PARTS.index("other"))
         cell = work["window"].to_numpy() * len(PARTS) + phase
         return np.asarray(cell * len(self._kinds) + lead)
