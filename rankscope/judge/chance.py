@@ -39,29 +39,29 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
     exact = cells.size * SHUFFLES <= MOST_SHUFFLED
     groups = [np.flatnonzero(roles == role) for role in np.unique(roles)]
     mean, spread = np.empty(len(cells)), np.empty(len(cells))
-    for some in groups:
-        mean[some] = cells[some].mean(axis=0).sum()
-        spread[some] = np.sqrt(cells[some].var(axis=0).sum())
+    for members in groups:
+        mean[members] = cells[members].mean(axis=0).sum()
+        spread[members] = np.sqrt(cells[members].var(axis=0).sum())
     shuffled = np.empty((SHUFFLES, len(sizes)))
-    for each in range(SHUFFLES):
+    for shuffle in range(SHUFFLES):
         if exact:
             sums = np.empty(len(cells))
-            for some in groups:
-                order = draw.random((len(some), cells.shape[1])).argsort(axis=0)
-                sums[some] = np.take_along_axis(cells[some], order, axis=0).sum(axis=1)
+            for members in groups:
+                order = draw.random((len(members), cells.shape[1])).argsort(axis=0)
+                sums[members] = np.take_along_axis(cells[members], order, axis=0).sum(axis=1)
         else:
             sums = mean + spread * draw.standard_normal(len(cells))
-        shuffled[each] = _largest(sums, sizes)
+        shuffled[shuffle] = _largest(sums, sizes)
     middle = shuffled.mean(axis=0)
-    wide = np.maximum(shuffled.std(axis=0), 1e-9 * np.abs(middle) + 1e-300)
-    found = (_largest(cells.sum(axis=1), sizes) - middle) / wide
-    most = ((shuffled - middle) / wide).max(axis=1)
-    reached = (most[:, None] >= found - 1e-6).sum(axis=0)  # sums differ in their last digits
+    deviation = np.maximum(shuffled.std(axis=0), 1e-9 * np.abs(middle) + 1e-300)
+    observed = (_largest(cells.sum(axis=1), sizes) - middle) / deviation
+    extremes = ((shuffled - middle) / deviation).max(axis=1)
+    reached = (extremes[:, None] >= observed - 1e-6).sum(axis=0)  # sums differ in their last digits
     return np.asarray((1 + reached) / (1 + SHUFFLES))
 
 
 def lasting(cells: Floats) -> int:
-    """For about how many iterations ranks stay as slow as they are.
+    """About how many successive iterations count as one independent value.
 
     Sums of a first-order autoregressive process scatter as if one in (1 + r) / (1 - r) iterations
     were independent. r is the correlation of successive iterations, pooled over ranks, less its
@@ -70,11 +70,11 @@ def lasting(cells: Floats) -> int:
     Args:
         cells: rank by iteration.
     """
-    apart = cells - cells.mean(axis=1, keepdims=True)
-    spread, pairs = float((apart * apart).sum()), apart[:, 1:].size
+    deviation = cells - cells.mean(axis=1, keepdims=True)
+    spread, pairs = float((deviation * deviation).sum()), deviation[:, 1:].size
     if not spread > 0 or not pairs:
         return 1
-    r = float((apart[:, :-1] * apart[:, 1:]).sum()) / spread - 1 / sqrt(pairs)
+    r = float((deviation[:, :-1] * deviation[:, 1:]).sum()) / spread - 1 / sqrt(pairs)
     return max(1, round((1 + r) / (1 - r)))
 
 
@@ -122,5 +122,5 @@ def iterations_to_settle(chance: float, level: float, count: int) -> int:
 
 
 def _largest(sums: Floats, sizes: list[int]) -> Floats:
-    """Of each size the sum of that many largest."""
+    """For each size k, the sum of the k largest values."""
     return np.asarray(np.sort(sums)[::-1].cumsum()[np.asarray(sizes) - 1])

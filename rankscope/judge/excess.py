@@ -83,19 +83,19 @@ class Excess:
             rank by iteration by phase, never more than the phase's time.
         """
         # in memory by phase, where sums over phases are quick
-        found = np.moveaxis(np.zeros((len(self.phases), *amount.shape)), 0, 2)
-        some = np.flatnonzero((amount > 0).any(axis=1))
-        for at in range(0, len(some), RANKS_AT_ONCE):
-            ranks = some[at : at + RANKS_AT_ONCE]
-            spent, parts = np.fmax(self.spent[ranks], 0.0), np.fmax(weights[ranks], 0.0)
+        savings = np.moveaxis(np.zeros((len(self.phases), *amount.shape)), 0, 2)
+        affected = np.flatnonzero((amount > 0).any(axis=1))
+        for at in range(0, len(affected), RANKS_AT_ONCE):
+            rows = affected[at : at + RANKS_AT_ONCE]
+            spent, parts = np.fmax(self.spent[rows], 0.0), np.fmax(weights[rows], 0.0)
             sums = parts.sum(axis=2)
             even = ~(sums > 0)
             parts[even] = spent[even] + 1e-9
             sums[even] = parts[even].sum(axis=1)
             parts /= sums[:, :, None]
-            parts *= np.fmax(amount[ranks], 0.0)[:, :, None]
-            found[ranks] = np.fmin(parts, spent, out=parts)
-        return found
+            parts *= np.fmax(amount[rows], 0.0)[:, :, None]
+            savings[rows] = np.fmin(parts, spent, out=parts)
+        return savings
 
 
 def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
@@ -143,15 +143,15 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
 
 
 def _usual(values: Floats, roles: Index) -> Floats:
-    """The lower median of the role, in each row."""
-    found = np.empty_like(values)
+    """The lower median of each rank's role, in the row of the rank."""
+    medians = np.empty_like(values)
     for role in np.unique(roles):
-        found[roles == role] = lower_medians(values[roles == role], 0)
-    return found
+        medians[roles == role] = lower_medians(values[roles == role], 0)
+    return medians
 
 
 def _unit(usual: Floats, length: Floats) -> Floats:
-    """The median length, longer or shorter by what the median rank needs in each iteration."""
+    """The median length, plus how far the median rank's work in the iteration is from usual."""
     if np.isnan(length).all():
         return length
     middle = np.nanmedian(length)
@@ -176,12 +176,12 @@ def noise_of(share: Floats, roles: Index) -> float:
     """
     spread = []
     for role in np.unique(roles):
-        some = share[roles == role]
-        some = some[np.argsort(some.mean(axis=1), kind="stable")]
-        apart = some - np.roll(some, 1, axis=0)
-        count = apart.shape[1]
+        of_role = share[roles == role]
+        of_role = of_role[np.argsort(of_role.mean(axis=1), kind="stable")]
+        difference = of_role - np.roll(of_role, 1, axis=0)
+        count = difference.shape[1]
         if count >= FEW:
-            apart = apart - np.median(apart, axis=1, keepdims=True)
-            apart *= count / (count - 0.8)
-        spread += np.median(np.abs(apart), axis=1).tolist()
+            difference = difference - np.median(difference, axis=1, keepdims=True)
+            difference *= count / (count - 0.8)
+        spread += np.median(np.abs(difference), axis=1).tolist()
     return ROBUST / math.sqrt(2) * float(np.quantile(spread, 0.25)) if spread else 0.0

@@ -12,19 +12,19 @@ from rankscope.model.kinds import COMPUTING_PHASES
 from rankscope.util.robust import Floats, lower_medians
 
 LEAST_PLAYED, BLOCK = 60, 10
-"""Iterations of a large run that are played at least, and those that follow each other in it."""
+"""Fewest iterations of a large run that are played, and how many successive ones form a block."""
 
 
 class Prices:
     """What healing saves, in ns.
 
-    By replay where the run can be replayed; of a sample of iterations, the gain is scaled by what
-    the slowest rank of each iteration would be faster, in all iterations and in those. Without a
-    replay, the gain is at most that.
+    A run that can be replayed is priced by replay. If only a sample of iterations is played, the
+    gain is scaled in proportion to how much faster the slowest rank of each iteration would be.
+    Without a replay, that is an upper bound of the gain.
 
     Attributes:
         slow: collectives that take longer than usual; None where that is unknown, or none does.
-        transfer: of each collective, what it takes beyond the usual.
+        transfer: transfer time beyond the usual, ns by instance of a collective.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Prices:
 
     @cached_property
     def role(self) -> Floats | None:
-        """What brings every role to the median role: rank by iteration by phase, ns.
+        """The healing that brings every role to the median role: rank by iteration by phase, ns.
 
         None where all ranks have one role.
         """
@@ -65,7 +65,7 @@ class Prices:
 
     @cached_property
     def everything(self) -> Floats:
-        """What brings every rank to its role's median, and every role to the median role."""
+        """The healing that brings ranks to their role's median, and roles to the median role."""
         own = self._excess.saved(self._excess.total, self._excess.by_phase)
         if self.role is None:
             return own
@@ -73,14 +73,14 @@ class Prices:
 
     @property
     def is_bound(self) -> bool:
-        """Whether a gain is at most what is given: not replayed, or unplaced."""
+        """Whether gains are upper bounds: the run is not replayed, or its phases have no place."""
         return self._replay is None or self.is_unplaced
 
     @property
     def is_unplaced(self) -> bool:
-        """Whether ranks meet several times in an iteration, and work between calls is unknown.
+        """Whether ranks meet several times in an iteration, and it is unknown in which phases.
 
-        No phase of it is known then, or one only on other ranks, or phases recur.
+        No phase is known, or a phase is known on some ranks only, or phases recur.
         """
         replay, excess = self._replay, self._excess
         if replay is None or replay.size <= replay.rows.height:
@@ -93,7 +93,7 @@ class Prices:
 
     @property
     def played(self) -> int:
-        """In how many of the iterations the replay is played; 0 where there is none."""
+        """How many of the iterations are replayed; 0 without a replay."""
         replay = self._replay
         return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
 
@@ -102,7 +102,7 @@ class Prices:
 
         Args:
             healed: rank by iteration by phase in ns; each is needed only until the next is taken.
-            with_transfers: the places of those with which all transfers become as usual.
+            with_transfers: positions of the healings that also bring all transfers to the usual.
         """
         replay, excess = self._replay, self._excess
         if replay is None:
@@ -115,15 +115,15 @@ class Prices:
             scales.append(1.0 if played.all() else self._scale(each, played))
             least.append(self.most(each, 0) if self.phases_recur else 0)
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
-        found = (round(gain * scale) for gain, scale in zip(gains, scales, strict=True))
-        return list(map(max, found, least))
+        scaled = (round(gain * scale) for gain, scale in zip(gains, scales, strict=True))
+        return list(map(max, scaled, least))
 
     def most(self, healed: Floats, gain_ns: int) -> int:
-        """The gain of a healing; where it is a bound, what it is at most.
+        """The gain of a healing, or its upper bound where gains are bounds.
 
-        Ranks may wait for each other many times in an iteration. No path through the run gets
-        shorter by more than what is taken out of a rank of each role (of several, out of the one
-        that is healed most in each phase): a pipeline passes through every stage in turn.
+        Ranks may wait for each other many times in an iteration. A path through the run may pass
+        through every role, as through the stages of a pipeline. It gets shorter by no more than the
+        sum over roles of what is taken out of the rank that is healed most in each phase.
 
         Args:
             healed: rank by iteration by phase in ns.
@@ -168,6 +168,6 @@ def sampled(excess: Excess, most: int) -> list[int]:
     return list(map(int, excess.numbers[chosen]))
 
 
-def only(healed: Floats, some: Flags) -> Floats:
-    """A healing of some ranks, or of some cells of rank by iteration."""
-    return np.where(some.reshape(*some.shape, *[1] * (3 - some.ndim)), healed, 0.0)
+def only(healed: Floats, mask: Flags) -> Floats:
+    """The part of a healing that a mask selects: by rank, or by rank and iteration."""
+    return np.where(mask.reshape(*mask.shape, *[1] * (3 - mask.ndim)), healed, 0.0)

@@ -1,4 +1,4 @@
-"""What a verdict is found from, before anything is priced."""
+"""The input of a verdict, before anything is priced."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ class RunSummary:
 
 @dataclass(frozen=True, eq=False)
 class VerdictInputs:
-    """All that the rules may look at. What several rules need is computed once, at first use."""
+    """All that the rules may read. What several rules need is computed once, at first use."""
 
     run: RunSummary
     wide: pl.DataFrame
@@ -50,13 +50,13 @@ class VerdictInputs:
     stages: Callable[[], frozenset[tuple[int, ...]]] = field(default=frozenset)
     """Ranks of a pipeline that may hold a part of the model each, where roles are not given."""
     exposed_transfer_ns: int | None = None
-    """What transfers hold up the median rank, in all selected iterations; None where unknown."""
+    """How long transfers hold up the median rank, over the selected iterations; None: unknown."""
     unmatched_ns: int | None = None
-    """The same of calls that were not matched across ranks: transfers and waits."""
+    """The same for calls that were not matched across ranks: their transfers and waits."""
     spans: Floats | None = None
-    """What each rank needs between collectives, `waits.own_spans`, where iterations are few."""
+    """Own work of each rank between collectives (`waits.own_spans`), where iterations are few."""
     outside_ns: dict[int, int] | None = None
-    """rank → its work outside of what lies between collectives, where that is not judged."""
+    """rank → its work before the first and after the last collective, where that is not judged."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
     """The rows of `breakdowns.by_collective` of the selected iterations."""
     whole: Story | None = None
@@ -70,7 +70,7 @@ class VerdictInputs:
 
     @cached_property
     def story(self) -> Story:
-        """What is true of the whole run."""
+        """The story of the whole run."""
         return self.whole or story_of(self.excess, self.spans)
 
     @cached_property
@@ -102,6 +102,6 @@ class VerdictInputs:
         return self.excess.total_ns
 
     def rows_of(self, claim: Slow) -> pl.DataFrame:
-        """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
-        theirs = pl.col("rank").is_in(claim.ranks)
-        return self.flags.filter(theirs & pl.col("iteration").is_in(claim.pattern.iterations))
+        """Rows of `flags` that belong to a claim: its ranks, where they are slow."""
+        of_ranks = pl.col("rank").is_in(claim.ranks)
+        return self.flags.filter(of_ranks & pl.col("iteration").is_in(claim.pattern.iterations))

@@ -38,7 +38,7 @@ class Judgement:
     None where nothing costs enough. `straggler`: the ranks that are named; None where none can be.
     `others`: further stragglers, with what healing them saves once the main ones are healed.
     `left_ns`: what is left of `cost_ns` when `main` and all of these are healed.
-    `costless`: ranks that are slow, and healing of which saves less than `LEAST_GAIN` then.
+    `costless`: slow ranks whose healing then saves less than `LEAST_GAIN`.
     `more_work_ranks`: those of the named ranks that have more to do.
     """
 
@@ -85,10 +85,10 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         [prices.everything, *components.values(), together],
         map(inputs.healed, claims),  # one at a time: they are large
     )
-    everything, *rest = prices.of(played, with_transfers=(0, len(components)))
-    gains = dict(zip(components, rest, strict=False))
-    named, *rest = rest[len(components) :]
-    priced = [Straggler(claim, gain) for claim, gain in zip(claims, rest, strict=True)]
+    everything, *gained = prices.of(played, with_transfers=(0, len(components)))
+    gains = dict(zip(components, gained, strict=False))
+    named, *by_claim = gained[len(components) :]
+    priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
     # single events are a detail where all else costs more, and much
     detail = best is not None and best.claim.chance is None and not best.claim.pattern.period
@@ -140,7 +140,7 @@ def _slows(prices: Prices, straggler: Straggler) -> bool:
 
 
 class Fast(NamedTuple):
-    """Ranks that are fast beyond chance, and what the `others` of their roles may lose by it."""
+    """Ranks that are fast beyond chance, and what the slower `others` of their roles may cost."""
 
     ranks: tuple[int, ...]
     others: tuple[int, ...]
@@ -149,7 +149,7 @@ class Fast(NamedTuple):
 
 
 def fast_ranks(judged: Judgement) -> Fast | None:
-    """The ranks that are fast by what is worth a name; None where there are none."""
+    """The ranks that are fast by enough to be reported; None where there are none."""
     inputs, prices, fast = judged.inputs, judged.prices, judged.inputs.story.fast
     if fast is None:
         return None

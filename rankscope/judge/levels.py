@@ -1,16 +1,16 @@
 """The levels that decide a verdict, all in one place. See METHOD.md#verdict for their reasons."""
 
 ALPHA = 0.005
-"""Probability that somebody is called slow in a run in which nobody in particular is."""
+"""Probability of calling ranks slow in a run in which no rank in particular is slow."""
 
 NOISE = 5.0
 """Robust deviations up to which a value is noise, and above which it is an event."""
 
 LEAST_GAIN = 0.01
-"""Share of the time that is worth a name."""
+"""Share of the time from which on a gain is worth reporting."""
 
 BY_NATURE = 0.02
-"""Share of an iteration by which ranks differ for good, though none is slow."""
+"""Share of an iteration by which ranks differ permanently although none is slow."""
 
 MUCH = 0.05
 """Share of the time from which imbalance is reported even if no rank can be named. Share of an
@@ -23,17 +23,18 @@ HALF = 0.5
 """Share of the largest or the usual amount from which on an amount is like it."""
 
 FEW = 3
-"""Fewest values that show a rule (a median, a period, a spell); most facts that are no rule."""
+"""Fewest values that show a regularity (a median, a period, a spell); most facts that are told
+without one."""
 
 RARE = 0.1
-"""Facts per iteration up to which they are no habit. Probability up to which it is no chance that
-few ranks have them, that they have a period, or that the same ranks lead."""
+"""Facts per iteration up to which they are not a habit. Probability up to which it is taken for no
+chance that the same ranks lead."""
 
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""
 
 TAIL = 20
-"""Values that show how heavy a tail is: the estimate of its index then errs by a quarter."""
+"""Values from which the index of a tail is estimated, with a standard error of about a quarter."""
 
 SHUFFLES = 999
-"""Shuffles of a job: a probability of 0.005 is then estimated within a half."""
+"""Number of random permutations. A probability of 0.005 then has a relative error of a half."""

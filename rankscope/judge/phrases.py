@@ -1,4 +1,4 @@
-"""Short phrases that sentences are made of: amounts, ordinals, and who is meant."""
+"""Phrases that sentences share: ranks and hosts, iterations, amounts and ordinals."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -36,25 +36,25 @@ def who(
     return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
 
 
-def when(found: Verdict | Also, count: int, *, of_captures: bool, exactly: bool = True) -> str:
+def when(verdict: Verdict | Also, count: int, *, of_captures: bool, exactly: bool = True) -> str:
     """When ranks are slow.
 
     Args:
-        found: in which iterations.
-        count: how many are compared.
+        verdict: whose ranks.
+        count: how many iterations are compared.
         of_captures: whether each capture is one iteration.
-        exactly: with the iterations; without them, as a title has room for.
+        exactly: whether to list the iterations, for which a title has no room.
     """
-    hits, spells = found.iterations, found.spells if isinstance(found, Verdict) else ()
-    if found.since is not None:
-        return f"from iteration {found.since} on"
+    hits, spells = verdict.iterations, verdict.spells if isinstance(verdict, Verdict) else ()
+    if verdict.since is not None:
+        return f"from iteration {verdict.since} on"
     if len(hits) == 1 < count:
         return f"in iteration {hits[0]}"
     if len(spells) == 1:
         return f"from iteration {spells[0][0]} to {spells[0][1]}"
     which = ""
-    if found.period:
-        short, which = f"in every {ordinal(found.period)} iteration", listed(hits)
+    if verdict.period:
+        short, which = f"in every {ordinal(verdict.period)} iteration", listed(hits)
     elif len(hits) == count:  # usually, but not in each of them
         return f"over all {counted(count, 'iteration')}" if count > 1 else in_this(of_captures)
     else:
@@ -62,7 +62,7 @@ def when(found: Verdict | Also, count: int, *, of_captures: bool, exactly: bool 
         if spells:
             which = ", ".join(f"{first} to {last}" for first, last in spells[:4])
             which += ", …" * (len(spells) > 4)
-        elif found.kind is VerdictKind.TRANSIENT:
+        elif verdict.kind is VerdictKind.TRANSIENT:
             which = listed(hits)
     return f"{short} ({which})" if which and exactly else short
 
@@ -89,17 +89,17 @@ def amount(value: float, unit: Unit) -> str:
 
 
 def also_together(
-    found: Iterable[Also], hosts: Mapping[int, str | None], named: tuple[int, ...]
+    others: Iterable[Also], hosts: Mapping[int, str | None], named: tuple[int, ...]
 ) -> list[str]:
-    """The sentences of what else is slow, without their full stops; those of one set are one.
+    """The sentences about other slow ranks, without full stops; those of the same ranks are joined.
 
     Args:
-        found: with their sentences.
+        others: with their sentences.
         hosts: rank → host.
         named: the ranks that the verdict is about, which are not named again.
     """
     sentences: dict[tuple[int, ...], str] = {}
-    for each in found:
+    for each in others:
         text, name = each.sentence.removesuffix("."), _name(each, hosts)
         if each.ranks in sentences:
             sentences[each.ranks] += f", and {text.removeprefix(f'Also {name} ')}"
@@ -110,13 +110,13 @@ def also_together(
     return [*sentences.values()]
 
 
-def _name(found: Also, hosts: Mapping[int, str | None]) -> str:
-    name = who(found.ranks, hosts, found.hosts)
+def _name(also: Also, hosts: Mapping[int, str | None]) -> str:
+    name = who(also.ranks, hosts, also.hosts)
     return name[0].lower() + name[1:]
 
 
 def also_sentence(
-    found: Also,
+    also: Also,
     hosts: Mapping[int, str | None],
     count: int,
     total_ns: int,
@@ -124,24 +124,22 @@ def also_sentence(
     of_captures: bool = False,
     is_bound: bool = False,
 ) -> Also:
-    """The finding with its sentence.
+    """Other slow ranks, with their sentence.
 
     Args:
-        found: without a sentence.
+        also: without a sentence.
         hosts: rank → host.
         count: how many iterations are compared.
         total_ns: the time of all of them.
         of_captures: whether each capture is one iteration.
-        is_bound: whether its gain is at most what is given.
+        is_bound: whether its gain is an upper bound.
     """
-    name, then = _name(found, hosts), when(found, count, of_captures=of_captures)
-    more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"
-    phase = "" if found.cause is None else f", mostly in {found.cause}"
+    name, then = _name(also, hosts), when(also, count, of_captures=of_captures)
+    more = "more to do" if also.kind is VerdictKind.STRUCTURAL else "more"
+    phase = "" if also.cause is None else f", mostly in {also.cause}"
     cost = (
         ""
-        if found.gain_ns is None or not total_ns
-        else f", {'at most ' * is_bound}{percent(found.gain_ns / total_ns)} of the time"
+        if also.gain_ns is None or not total_ns
+        else f", {'at most ' * is_bound}{percent(also.gain_ns / total_ns)} of the time"
     )
-    return replace(
-        found, sentence=f"Also {name} {then}: {ms(found.excess_ns)} {more}{phase}{cost}."
-    )
+    return replace(also, sentence=f"Also {name} {then}: {ms(also.excess_ns)} {more}{phase}{cost}.")

@@ -1,8 +1,8 @@
-"""What is unknown of a run, so that nothing conclusive is found, and what would settle it.
+"""What is unknown of a run and prevents a conclusive verdict, and what would settle it.
 
-A kernel that waits for other ranks, though nothing says that it communicates, is short on the rank
-that comes last, and as much longer on the others as that rank's own work is shorter there. Ranks
-then look equally busy.
+A kernel may wait for other ranks although nothing shows that it communicates. It is then short on
+the slowest rank, and longer on each of the others by as much as that rank has less work of its own.
+All ranks look equally busy.
 """
 
 import re
@@ -22,7 +22,7 @@ from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
 NAMED, REST = "kernel ", "other "
-"""Beginnings of labels: of kernels that count by name, and of the rest of a kind."""
+"""Prefixes of labels: of kernels that are compared by name, and of the rest of a kind."""
 
 IDLE = f"{REST}idle"
 
@@ -49,8 +49,8 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
             "profile at least two ranks of the job and ingest their reports together",
         )
     seeing = run.ranks - len(run.blind_ranks)
-    if not seeing and (found := hidden_wait(inputs)) is not None:
-        return found
+    if not seeing and (suspected := hidden_wait(inputs)) is not None:
+        return suspected
     if seeing < 2:
         return inconclusive(
             "no communication is visible, so waiting cannot be distinguished from working",
@@ -74,8 +74,8 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
 def may_be_unlike(judged: Judgement) -> Verdict | None:
     """The ranks look alike, but what is unknown of them may not be."""
     run = judged.inputs.run
-    if (found := hidden_wait(judged.inputs)) is not None:
-        return found
+    if (suspected := hidden_wait(judged.inputs)) is not None:
+        return suspected
     if run.metric != "work":
         return inconclusive(
             "loading is balanced, but the later phases are unknown, because their times include "
@@ -120,17 +120,17 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
 
 
 def hidden_wait(inputs: VerdictInputs) -> Verdict | None:
-    """Work that is shorter on a rank of a role, by as much as all else is longer there.
+    """Inconclusive if work is shorter on a rank by as much as all else is longer there.
 
-    Kernels of a name count for themselves if all ranks have as many of it. Idling counts where the
-    work lasts half as long as usual: a kernel that only runs faster leaves its device idle as well
-    where the host sets the pace.
+    Kernels of one name are compared by themselves if all ranks launch equally many of them. Idle
+    time counts only if the work takes at most half of its usual time: where the host sets the pace,
+    a kernel that merely runs faster leaves its device idle as well.
     """
     activities = inputs.named_work()
     if activities is None:
         return None
     count = max(len(inputs.selected), 1)
-    found = list[tuple[float, float, float, str, int]]()
+    candidates = list[tuple[float, float, float, str, int]]()
     work = activities.filter(pl.col("kind").is_in(["kernel", "copy", "idle"]))
     work = work.group_by("rank", "kind", "name").agg(pl.col("total_ns", "count").sum())
     work = work.with_columns(
@@ -139,9 +139,9 @@ def hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     )
     sizes = Counter(inputs.role_of.values())
     same = (pl.len() == pl.col("role").replace_strict(sizes)) & (pl.col("count").n_unique() == 1)
-    alike = same.over("role", "kind", "name") & (pl.col("name") != "")
+    by_name = same.over("role", "kind", "name") & (pl.col("name") != "")
     work = work.with_columns(
-        label=pl.when(alike, kind="kernel")
+        label=pl.when(by_name, kind="kernel")
         .then(pl.concat_str(pl.lit(NAMED), "name"))
         .otherwise(pl.concat_str(pl.lit(REST), "kind"))
     )
@@ -163,13 +163,13 @@ def hidden_wait(inputs: VerdictInputs) -> Verdict | None:
         longer += np.where(own_length <= HALF * usual[kernel], idles, 0.0)
         alike = (shorter > 0) & (HALF * shorter <= longer) & (HALF * longer <= shorter)
         for place in np.flatnonzero(alike).tolist():
-            # what waits varies most for its length
+            # a wait varies most in proportion to its length
             label = wide.columns[1 + kernel[place]]
             likely = shorter[place] ** 2 / lengths[:, kernel[place]].max()
-            found.append((likely, shorter[place], longer[place], label, wide["rank"][place]))
-    if not found:
+            candidates.append((likely, shorter[place], longer[place], label, wide["rank"][place]))
+    if not candidates:
         return None
-    _, shorter, longer, label, rank = max(found)
+    _, shorter, longer, label, rank = max(candidates)
     if shorter * count < LEAST_GAIN * inputs.spent_ns:
         return None
     name, settle = _suspect(work, label, rank)

@@ -28,9 +28,10 @@ from rankscope.model.metrics import column_of, columns_of
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
+"""Bounds the passes over the calls, in case ranks call the same instances in different orders."""
 
 MOST_TOGETHER = 2_000_000
-"""Calls that are played at once, of all targets together; at least one target is."""
+"""Calls that are played at once, summed over healings; at least one healing is played."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +47,7 @@ class Healing:
 
     @property
     def key(self) -> tuple[int | None, ...]:
-        """Numbers that are the same where the same is taken out."""
+        """A key that is equal for equal healings."""
         both = (self.work, self.transfer)
         return tuple(None if each is None else hash(each.tobytes()) for each in both)
 
@@ -90,19 +91,19 @@ class Replay:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
         parts: list[ReplayInput] = []
-        seen: list[pl.DataFrame] = []
+        borders: list[pl.DataFrame] = []
         for chunk in chunks:
             of_chunk = windows.filter(pl.col("rank").is_in(chunk.ranks))
-            part, borders = chunk_input(chunk, of_chunk, aligner)
+            part, chunk_borders = chunk_input(chunk, of_chunk, aligner)
             parts.append(part)
-            seen.append(borders)
+            borders.append(chunk_borders)
         columns = [[*column] for column in zip(*parts, strict=True)]
         del parts  # there is no room for all of it twice
-        found = ReplayInput(*(np.concatenate(columns.pop(0)) for _ in ReplayInput._fields))
+        run = ReplayInput(*(np.concatenate(columns.pop(0)) for _ in ReplayInput._fields))
         windows = windows.drop("begin", "end")
-        self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
+        self._windows = pl.concat([windows, pl.concat(borders)], how="horizontal")
         self.phases = [name for name in windows.columns if name in columns_of(PHASES)]
-        self.size = len(found.instance)
+        self.size = len(run.instance)
         first = np.append(windows["rank"].search_sorted(self._ranks).to_numpy(), len(windows))
         self._rows = [slice(low, high) for low, high in pairwise(first.tolist())]
         # own work done by the begin of each window, and by the end of each phase
@@ -110,7 +111,7 @@ class Replay:
         begin = self._windows["own_begin"].to_numpy()[:, None]
         at = np.hstack((begin, begin + lengths)).astype(np.float64)
         self._borders = [np.maximum.accumulate(at[rows].ravel()) for rows in self._rows]
-        self._plan(found)
+        self._plan(run)
         self._known: dict[tuple[object, ...], Lasted] = {}
 
     def service(self, count: int) -> Floats:
@@ -138,33 +139,33 @@ class Replay:
         Args:
             ranks: ascending.
             numbers: iterations, ascending.
-            phases: some phases.
+            phases: the phases of `saved`.
             saved: rank by iteration by phase in ns; NaN is nothing.
         """
         rank, number = (self._windows[name].to_numpy() for name in ("rank", "iteration"))
         row, column = np.searchsorted(ranks, rank), np.searchsorted(numbers, number)
         row, column = np.minimum(row, len(ranks) - 1), np.minimum(column, len(numbers) - 1)
-        there = (ranks[row] == rank) & (numbers[column] == number)
+        known = (ranks[row] == rank) & (numbers[column] == number)
         work = np.zeros((len(rank), len(self.phases)))
         for place, phase in enumerate(phases):
-            column_there = self.phases.index(column_of(phase))
-            work[there, column_there] = saved[row[there], column[there], place]
+            target = self.phases.index(column_of(phase))
+            work[known, target] = saved[row[known], column[known], place]
         return np.nan_to_num(work)
 
-    def _plan(self, found: ReplayInput) -> None:
+    def _plan(self, run: ReplayInput) -> None:
         """The order in which instances are played: all of a level at once."""
         limits = np.iinfo(np.int64)
-        instance = found.instance
+        instance = run.instance
         count = int(instance.max(initial=-1)) + 1
         last, done = np.full(count, limits.min), np.full(count, limits.max)
-        np.maximum.at(last, instance, found.arrived)
-        np.minimum.at(done, instance, found.ended)
+        np.maximum.at(last, instance, run.arrived)
+        np.minimum.at(done, instance, run.ended)
         group = np.zeros(count, dtype=np.int64)
-        group[instance] = found.group
+        group[instance] = run.group
         # an instance is played after all that its members called before it
-        level = _levels(np.split(instance, np.cumsum(found.counts)[:-1]), count)
+        level = _levels(np.split(instance, np.cumsum(run.counts)[:-1]), count)
         order = np.argsort(level, kind="stable")
-        behind = _queues(found, done)
+        behind = _queues(run, done)
         # calls of an instance stand together, in the order in which instances are played
         sizes = np.bincount(instance, minlength=count)
         order = order[sizes[order] > 0]
@@ -172,14 +173,14 @@ class Replay:
         first = np.zeros_like(sizes)
         first[order] = after - sizes[order]
         calls = np.argsort(first[instance], kind="stable")
-        self._first = np.cumsum(found.blocked + 1) - found.blocked - 1  # interval of each rank
-        of_call = np.repeat(self._first, found.counts)
-        self._before = (found.over + of_call)[calls].astype(np.int32)
-        self._ends = np.where(found.ends < 0, -1, found.ends + of_call)[calls].astype(np.int32)
+        self._first = np.cumsum(run.blocked + 1) - run.blocked - 1  # interval of each rank
+        of_call = np.repeat(self._first, run.counts)
+        self._before = (run.over + of_call)[calls].astype(np.int32)
+        self._ends = np.where(run.ends < 0, -1, run.ends + of_call)[calls].astype(np.int32)
         self._calls = calls
-        self._work = np.split(found.work, np.cumsum(found.counts)[:-1])
-        held = np.insert(found.held, np.cumsum(found.blocked), 0.0)
-        self._held = np.split(held, np.cumsum(found.blocked + 1)[:-1])
+        self._work = np.split(run.work, np.cumsum(run.counts)[:-1])
+        held = np.insert(run.held, np.cumsum(run.blocked), 0.0)
+        self._held = np.split(held, np.cumsum(run.blocked + 1)[:-1])
         self._count = count
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
@@ -193,11 +194,11 @@ class Replay:
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
             self._service[which] = np.maximum(done[which] - ready, 0)
-            first_there = np.where(behind[which] < 0, limits.min, done[behind[which]])
+            predecessor_end = np.where(behind[which] < 0, limits.min, done[behind[which]])
             queue = np.where(
-                (ready < first_there) & (first_there <= done[which]), behind[which], -1
+                (ready < predecessor_end) & (predecessor_end <= done[which]), behind[which], -1
             )
-            ready = np.where(queue < 0, ready, first_there)
+            ready = np.where(queue < 0, ready, predecessor_end)
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
             starts, ends = first[which] - low, self._ends[low:high]
@@ -210,9 +211,9 @@ class Replay:
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
         """The time that each healing would save, ns, at least 0.
 
-        To the mean rank, or to the last one if that is more: the others may wait for it in an
-        iteration that has no report. Several take little longer than one, for they are played
-        together.
+        It is the saving of the mean rank, or of the last rank if that is more: the others may wait
+        for it in an iteration that has no report. Healings are played together, so several take
+        little longer than one.
 
         Args:
             healings: what is taken out.
@@ -244,8 +245,8 @@ class Replay:
             For each healing.
         """
         together = max(1, most // max(self.size, 1))
-        some = [healings[at : at + together] for at in range(0, len(healings), together)]
-        return [*chain.from_iterable(threaded(lambda each: self._played(each, numbers), some))]
+        batches = [healings[at : at + together] for at in range(0, len(healings), together)]
+        return [*chain.from_iterable(threaded(lambda each: self._played(each, numbers), batches))]
 
     def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[Lasted]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
@@ -254,16 +255,16 @@ class Replay:
         work = np.stack([self._left(self._work, each)[self._calls] for each in cuts])
         held = np.stack([self._left(self._held, each) for each in cuts])
         delay = np.zeros(held.shape)  # of a rank, from each interval on
-        shorter = [each.transfer for each in healings if each.transfer is not None]
-        if shorter:
-            none = np.zeros_like(shorter[0])
-            less = np.stack([none if h.transfer is None else h.transfer for h in healings])
+        transfers = [each.transfer for each in healings if each.transfer is not None]
+        if transfers:
+            unchanged = np.zeros_like(transfers[0])
+            savings = np.stack([unchanged if h.transfer is None else h.transfer for h in healings])
         through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
         over = np.full((len(healings), self._count), -np.inf)  # when each instance is
         for step in self._steps:
             service: Floats = step.service
-            if shorter:
-                service = np.maximum(service - less[:, step.which], 0.0)
+            if transfers:
+                service = np.maximum(service - savings[:, step.which], 0.0)
             # a rank arrives when its work is done, and it is no longer held up
             arrival = work[:, step.calls] + delay.take(self._before[step.calls], axis=1)
             # the collective ends when the last has arrived, the one before it is through, and its
@@ -312,7 +313,7 @@ class Replay:
         ]
 
     def _left(self, work: list[Floats], cuts: list[Floats | None]) -> Floats:
-        """Own work of each rank as it would be, interpolated between borders; in one piece.
+        """Own work of each rank less the cuts, interpolated between borders; ranks concatenated.
 
         Args:
             work: of each rank, as it was, ns.
@@ -326,23 +327,23 @@ class Replay:
         )
 
 
-def _queues(found: ReplayInput, done: Numbers) -> Numbers:
-    """For each instance the one that is through before it, of those that members called with it.
+def _queues(run: ReplayInput, done: Numbers) -> Numbers:
+    """For each instance, the one that is through before it, among those called at the same moment.
 
     Collectives that a rank calls at the same moment share its links, or one waits for the other, so
     that they transfer one after the other. The last one counts. -1: no other instance, or a member
     has it first.
     """
-    before = np.append(-1, found.instance[:-1]).astype(np.int64)
-    together = np.abs(np.diff(found.arrived, prepend=0)) <= AFTER_END
-    first = np.cumsum(found.counts) - found.counts
-    together[first[found.counts > 0]] = False  # another rank's
+    before = np.append(-1, run.instance[:-1]).astype(np.int64)
+    together = np.abs(np.diff(run.arrived, prepend=0)) <= AFTER_END
+    first = np.cumsum(run.counts) - run.counts
+    together[first[run.counts > 0]] = False  # another rank's
     leads = ~together & np.append(together[1:], False)
-    called, before = found.instance[together], before[together]
+    called, before = run.instance[together], before[together]
     by_end = np.argsort(done[before], kind="stable")
     behind = np.full(len(done), -1)
     behind[called[by_end]] = before[by_end]
-    behind[found.instance[leads]] = -1
+    behind[run.instance[leads]] = -1
     return behind
 
 

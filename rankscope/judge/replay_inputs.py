@@ -77,10 +77,10 @@ def replay_parts(
     table: pl.DataFrame,
     iterations: Collection[int] | None = None,
 ) -> ReplayParts | None:
-    """The input of a run's replay; None if its communication is not understood.
+    """The input of a run's replay; None if the run cannot be replayed.
 
-    There is no room for the calls beside the replay. The chunks hold what it needs of them, until
-    the last one is read: let the calls go before that.
+    Memory has no room for both the calls and the replay. The chunks hold the columns that the
+    replay needs, until the last one is read: release the calls before that.
 
     Args:
         scope: what is compared.
@@ -147,9 +147,9 @@ def _windows(
 ) -> pl.DataFrame:
     """`windows` of a replay.
 
-    A phase that no rank's ranges name is in `other`, which then stands in its place. Else `other`
-    is what follows the optimizer, such as a checkpoint or a log: on the device it belongs to the
-    next window, which begins with the end of the optimizer.
+    The time of a phase that no rank names is in `other`, which then takes the place of that phase.
+    Otherwise `other` is what follows the optimizer, such as a checkpoint or a log. On the device it
+    belongs to the next window, which begins when the optimizer ends.
 
     Args:
         measures: MEASURES on the clock.
@@ -183,32 +183,34 @@ def chunk_input(
         The input, and for each border of the windows the own work done (`own_begin`, `own_end`) and
         the intervals of its rank that are over (`over_begin`, `over_end`).
     """
-    whose, begin, end = _columns(windows, "rank", "begin", "end")
-    holder, start_ns, stop_ns = _columns(chunk.exposed, "rank", "start_ns", "end_ns")
+    window_rank, begin, end = _columns(windows, "rank", "begin", "end")
+    interval_rank, start_ns, stop_ns = _columns(chunk.exposed, "rank", "start_ns", "end_ns")
     columns = _columns(chunk.calls, "rank", "instance", "group", "arrival_ns", "end_ns")
     # all ranks on one axis, so that each step is one pass over all of them
     arrived, ended = (aligner.each(columns[0], times) for times in columns[3:])
-    start, stop = aligner.each(holder, start_ns), aligner.each(holder, stop_ns)
+    start, stop = aligner.each(interval_rank, start_ns), aligner.each(interval_rank, stop_ns)
     axis = RankAxis(
         (columns[0], arrived, arrived),
         (columns[0], ended, ended),
-        (holder, start, stop),
-        (whose, begin, end),
+        (interval_rank, start, stop),
+        (window_rank, begin, end),
     )
     order = np.lexsort((arrived, axis.shift(columns[0], ended)))  # by rank and end
     rank, instance, group, _, end_ns = (each[order] for each in columns)
     arrived, ended = arrived[order], ended[order]
-    # its own clock says which call freed a rank, to the microsecond
+    # a rank's own clock tells to the microsecond which call freed it
     apart = AFTER_END + BEFORE_END  # no call frees another rank
-    own_axis = RankAxis((rank, end_ns, end_ns), (holder, start_ns, stop_ns), apart=apart)
-    start, stop = axis.shift(holder, start), axis.shift(holder, stop)
-    found, row = _freed(own_axis.shift(rank, end_ns), start, stop, own_axis.shift(holder, stop_ns))
-    low, high = start[found], stop[found]
+    own_axis = RankAxis((rank, end_ns, end_ns), (interval_rank, start_ns, stop_ns), apart=apart)
+    start, stop = axis.shift(interval_rank, start), axis.shift(interval_rank, stop)
+    interval, call = _freed(
+        own_axis.shift(rank, end_ns), start, stop, own_axis.shift(interval_rank, stop_ns)
+    )
+    low, high = start[interval], stop[interval]
     # own work is the time outside these intervals
     ranks = np.array(chunk.ranks)
     counts, blocked = (
         np.bincount(np.searchsorted(ranks, each), minlength=len(ranks))
-        for each in (rank, rank[row])
+        for each in (rank, rank[call])
     )
     earlier = np.cumsum(blocked) - blocked  # intervals of the ranks before it
     blocked_before = length_before(low, high, axis.begins(ranks))
@@ -222,7 +224,7 @@ def chunk_input(
 
     arrivals = axis.shift(rank, arrived)
     ends = np.full(len(rank), -1, dtype=np.int32)
-    ends[row] = np.arange(len(low)) - np.repeat(earlier, blocked)
+    ends[call] = np.arange(len(low)) - np.repeat(earlier, blocked)
     prepared = ReplayInput(
         counts=counts,
         blocked=blocked,
@@ -233,11 +235,11 @@ def chunk_input(
         work=own_work(rank, arrivals).astype(np.float64),
         over=over(rank, arrivals).astype(np.int32),
         ends=ends,
-        held=own_work(rank[row], low).astype(np.float64),
+        held=own_work(rank[call], low).astype(np.float64),
     )
-    at_borders = {"begin": axis.shift(whose, begin), "end": axis.shift(whose, end)}
-    borders = {f"own_{name}": own_work(whose, at) for name, at in at_borders.items()}
-    borders |= {f"over_{name}": over(whose, at) for name, at in at_borders.items()}
+    at_borders = {"begin": axis.shift(window_rank, begin), "end": axis.shift(window_rank, end)}
+    borders = {f"own_{name}": own_work(window_rank, at) for name, at in at_borders.items()}
+    borders |= {f"over_{name}": over(window_rank, at) for name, at in at_borders.items()}
     return prepared, pl.DataFrame(borders)
 
 
@@ -246,10 +248,9 @@ def _freed(
 ) -> tuple[Numbers, Numbers]:
     """The intervals of exposed communication that ended with a call, and that call, in time order.
 
-    Work that waited for a collective starts shortly after its end, so that an interval may stop
-    before another collective ends that nobody waited for: the last call that ended by then, at
-    most AFTER_END earlier, ended the interval. Ends scatter, so that a call may also end shortly
-    after it.
+    Work that waited for a collective starts shortly after its end. So an interval was ended by the
+    last call that ended before its stop, at most AFTER_END earlier; a collective that nobody waited
+    for may end soon after. Measured ends scatter, so the call may also end up to BEFORE_END later.
 
     Args:
         ends: of the calls, on the rank's own axis. Those of several ranks lie far enough apart.
@@ -266,13 +267,13 @@ def _freed(
     starts = stops - (stopped - began)
     early = (after > 0) & (stops - ordered[before] <= AFTER_END) & (starts < ordered[before])
     late = ~early & (ordered[after] - stops <= BEFORE_END)
-    at, found = np.where(early, before, after), np.flatnonzero(early | late)
-    row = order[at[found]]
+    choice, interval = np.where(early, before, after), np.flatnonzero(early | late)
+    call = order[choice[interval]]
     # of several intervals near the end of a call, it ended the nearest
-    nearest = np.lexsort((np.abs(stops[found] - ends[row]), row))
-    nearest = nearest[np.diff(row[nearest], prepend=-1) > 0]
-    by_start = nearest[np.argsort(began[found[nearest]], kind="stable")]
-    return found[by_start], row[by_start]
+    nearest = np.lexsort((np.abs(stops[interval] - ends[call]), call))
+    nearest = nearest[np.diff(call[nearest], prepend=-1) > 0]
+    by_start = nearest[np.argsort(began[interval[nearest]], kind="stable")]
+    return interval[by_start], call[by_start]
 
 
 def _columns(frame: pl.DataFrame, *names: str) -> list[NDArray[Any]]:

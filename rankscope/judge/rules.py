@@ -39,32 +39,32 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
 
     Args:
         inputs: what is known of the run.
-        prices: what healing saves; None: at most what the slowest ranks would be faster.
+        prices: what healing saves; None: upper bounds from how much faster the slowest would be.
     """
     if (unmet := preconditions.nothing_to_judge(inputs)) is not None:
         return unmet
     judged = decide(inputs, prices or Prices(inputs.excess))
-    found = next(verdict for rule in RULES if (verdict := rule(judged)) is not None)
-    if found.sentence and found.leading is None and found.gain_all_ns is None:
-        return found
+    verdict = next(result for rule in RULES if (result := rule(judged)) is not None)
+    if verdict.sentence and verdict.leading is None and verdict.gain_all_ns is None:
+        return verdict
     total, count = inputs.total_ns, len(inputs.numbers)
-    found = replace(
-        found,
+    verdict = replace(
+        verdict,
         gain_all_ns=judged.cost_ns,
         gain_all=judged.cost_ns / total,
-        gain=None if found.gain_ns is None else found.gain_ns / total,
-        iterations_share=len(found.iterations) / count if found.iterations else None,
-        gain_is_bound=found.gain_is_bound or judged.prices.is_bound,
+        gain=None if verdict.gain_ns is None else verdict.gain_ns / total,
+        iterations_share=len(verdict.iterations) / count if verdict.iterations else None,
+        gain_is_bound=verdict.gain_is_bound or judged.prices.is_bound,
         costless_ranks=tuple(judged.costless),
-        also=_others(judged) if found.kind is not VerdictKind.BALANCED else (),
+        also=_others(judged) if verdict.kind is not VerdictKind.BALANCED else (),
     )
-    if found.sentence:  # who leads is no more than that; others may be slow beyond chance
-        led = () if found.leading is None else found.leading.ranks
-        also = [each for each in found.also if (each.ranks, len(each.iterations)) != (led, count)]
-        found = replace(found, also=tuple(also))
-        clauses = "".join(f"; {each}" for each in also_clauses(found, inputs, led))
-        return replace(found, sentence=f"{found.sentence.removesuffix('.')}{clauses}.")
-    return replace(found, sentence=sentence(found, judged))
+    if verdict.sentence:  # the sentence names those who lead; others may be slow beyond chance
+        led = () if verdict.leading is None else verdict.leading.ranks
+        also = [each for each in verdict.also if (each.ranks, len(each.iterations)) != (led, count)]
+        verdict = replace(verdict, also=tuple(also))
+        clauses = "".join(f"; {each}" for each in also_clauses(verdict, inputs, led))
+        return replace(verdict, sentence=f"{verdict.sentence.removesuffix('.')}{clauses}.")
+    return replace(verdict, sentence=sentence(verdict, judged))
 
 
 def slow_or_by_design(judged: Judgement) -> Verdict | None:
@@ -73,10 +73,10 @@ def slow_or_by_design(judged: Judgement) -> Verdict | None:
     All ranks of a pipeline stage, or a rank that is the only one of its role and always needs more,
     but not for the same kernels.
     """
-    found, inputs = judged.straggler, judged.inputs
-    if found is None or judged.is_by_design:
+    straggler, inputs = judged.straggler, judged.inputs
+    if straggler is None or judged.is_by_design:
         return None
-    ranks, pattern, gain = found.claim.ranks, found.claim.pattern, judged.gain_of(found)
+    ranks, pattern, gain = straggler.claim.ranks, straggler.claim.pattern, judged.gain_of(straggler)
     if len(ranks) > 1 and ranks in inputs.stages():
         verdict = inconclusive(
             f"{who(ranks, inputs.hosts, ()).lower()} need more {inputs.excess.metric} than the "
@@ -86,25 +86,25 @@ def slow_or_by_design(judged: Judgement) -> Verdict | None:
         )
     elif inputs.run.own_roles and pattern.kind is VerdictKind.PERSISTENT:
         if pattern.since is not None or pattern.spells:
-            return None  # roles last
-        causes = registry.findings(_context(inputs, found.claim))
+            return None  # a role holds for the whole run
+        causes = registry.findings(_context(inputs, straggler.claim))
         if sum(each.share for each in causes if each.kind is CauseKind.DEVICE_SLOWER) >= HALF:
             return None
         verdict = _only_one(ranks, inputs.excess.metric)
     else:
         return None
-    return replace(verdict, leading=_leading(judged, ranks, gain, found.claim))
+    return replace(verdict, leading=_leading(judged, ranks, gain, straggler.claim))
 
 
 def named(judged: Judgement) -> Verdict | None:
     """The ranks whose level or events cost most: stragglers, or ranks that have more to do."""
-    found, inputs = judged.straggler, judged.inputs
-    if found is None:
+    straggler, inputs = judged.straggler, judged.inputs
+    if straggler is None:
         return None
-    ranks, pattern, by_design = found.claim.ranks, found.claim.pattern, judged.is_by_design
-    excess, cause, share = _extent(inputs, found.claim)
+    ranks, pattern, by_design = straggler.claim.ranks, straggler.claim.pattern, judged.is_by_design
+    excess, cause, share = _extent(inputs, straggler.claim)
     typical = _typical(inputs, np.isin(inputs.excess.ranks, ranks))
-    context = _context(inputs, found.claim)
+    context = _context(inputs, straggler.claim)
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else ranks,
@@ -116,7 +116,7 @@ def named(judged: Judgement) -> Verdict | None:
         excess=_mean(excess) / typical if typical else None,
         iterations=pattern.iterations,
         period=pattern.period,
-        gain_ns=judged.gain_of(found),
+        gain_ns=judged.gain_of(straggler),
         gain_is_bound=context.is_paced_by_host,
         since=pattern.since,
         spells=pattern.spells,
@@ -198,7 +198,7 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
 
 
 def rotating(judged: Judgement) -> Verdict | None:
-    """Imbalance that is much, on changing ranks: chance explains who is slowest."""
+    """Much imbalance on changing ranks: chance explains which of them is slowest."""
     inputs, lead = judged.inputs, judged.inputs.story.lead
     if judged.everything_ns < MUCH * inputs.total_ns:
         return None
@@ -242,10 +242,10 @@ def undecided(judged: Judgement) -> Verdict | None:
         f"{counted(count, 'iteration')}"
     )
     if gain < LEAST_GAIN * total:
-        nobody = inconclusive(
+        no_leader = inconclusive(
             f"{costs}, and no rank is slow beyond chance", "capture more iterations"
         )
-        return replace(nobody, gain_all_ns=judged.cost_ns)
+        return replace(no_leader, gain_all_ns=judged.cost_ns)
     chance, gain = _chance(lead), prices.most(healing, gain)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     hosts = whole_hosts(ranks, inputs.hosts)
@@ -318,13 +318,13 @@ RULES: tuple[Rule, ...] = (
 
 def _others(judged: Judgement) -> tuple[Also, ...]:
     """Other stragglers that cost at least 1 % of the time, the costliest first."""
-    found, inputs = [], judged.inputs
+    others, inputs = [], judged.inputs
     for other in judged.others[:FEW]:
         claim = other.claim
         excess, cause, _ = _extent(inputs, claim)
-        given = {*ranks_with_more_work(inputs, claim)} == {*claim.ranks}
+        by_design = {*ranks_with_more_work(inputs, claim)} == {*claim.ranks}
         also = Also(
-            kind=VerdictKind.STRUCTURAL if given else claim.pattern.kind,
+            kind=VerdictKind.STRUCTURAL if by_design else claim.pattern.kind,
             ranks=claim.ranks,
             hosts=whole_hosts(claim.ranks, inputs.hosts),
             iterations=claim.pattern.iterations,
@@ -334,7 +334,7 @@ def _others(judged: Judgement) -> tuple[Also, ...]:
             period=claim.pattern.period,
             since=claim.pattern.since,
         )
-        found.append(
+        others.append(
             also_sentence(
                 also,
                 inputs.hosts,
@@ -344,7 +344,7 @@ def _others(judged: Judgement) -> tuple[Also, ...]:
                 is_bound=judged.prices.is_bound,
             )
         )
-    return tuple(found)
+    return tuple(others)
 
 
 def _only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
@@ -364,7 +364,7 @@ def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow |
 
 
 def _context(inputs: VerdictInputs, claim: Slow) -> CauseContext:
-    """What tells why the ranks of a claim are slow."""
+    """The input of the detectors, which find why the ranks of a claim are slow."""
     (_, cause, _), rows = _extent(inputs, claim), inputs.rows_of(claim)
     return registry.context_of(inputs.tables, inputs.role_of, rows, cause)
 
@@ -397,9 +397,9 @@ def _largest_phase(
     return excess.phases[most], min(1.0, float(sums[most] / max(whole, 1)))
 
 
-def _typical(inputs: VerdictInputs, some: Flags) -> float:
-    """The median iteration of the roles of some ranks."""
-    return float(np.nanmedian(inputs.excess.length[some]))
+def _typical(inputs: VerdictInputs, members: Flags) -> float:
+    """The median iteration of the roles of the members."""
+    return float(np.nanmedian(inputs.excess.length[members]))
 
 
 def _mean(values: Floats) -> int:

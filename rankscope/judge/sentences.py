@@ -44,8 +44,8 @@ def _straggler(verdict: Verdict, judged: Judgement) -> str:
     one = len(verdict.hosts or verdict.ranks) == 1
     name = who(verdict.ranks, inputs.hosts, verdict.hosts)
     if inputs.run.missing_ranks:
-        there = counted(inputs.run.ranks, "rank")
-        name = f"Of the {there} with a report, {name[0].lower()}{name[1:]}"
+        reported = counted(inputs.run.ranks, "rank")
+        name = f"Of the {reported} with a report, {name[0].lower()}{name[1:]}"
     compared = "the median rank" + " then" * (len(verdict.iterations) < len(inputs.numbers))
     if verdict.kind is VerdictKind.TRANSIENT:
         cells = inputs.excess.cells(verdict.ranks, verdict.iterations)
@@ -55,7 +55,7 @@ def _straggler(verdict: Verdict, judged: Judgement) -> str:
         f"{name} {'is' if one else 'are'} slow {_when(verdict, inputs, exactly=True)}: "
         f"{'it needs' if one else 'they need'} {ms(excess_ns)} more {inputs.excess.metric} than "
         f"{compared}{_mostly(verdict)}. Fixing {'it' if one else 'them'} would save "
-        f"{_gain(verdict, inputs)}{_rest(verdict, judged)}."
+        f"{_gain(verdict, inputs)}{_further_clauses(verdict, judged)}."
     )
 
 
@@ -75,7 +75,7 @@ def _mostly(verdict: Verdict) -> str:
     return phase + (f" ({inside})" if inside else "")
 
 
-def _rest(verdict: Verdict, judged: Judgement, *, costs: bool = True) -> str:
+def _further_clauses(verdict: Verdict, judged: Judgement, *, costs: bool = True) -> str:
     """Clauses: other slow ranks, the cost of all imbalance, and what weakens the verdict."""
     bound, inputs = "at most " if verdict.gain_is_bound else "", judged.inputs
     clauses = also_clauses(verdict, inputs, verdict.ranks)
@@ -90,7 +90,7 @@ def _rest(verdict: Verdict, judged: Judgement, *, costs: bool = True) -> str:
 
 
 def _held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
-    """The communication that holds up all ranks, from a share of the time on."""
+    """Clauses on communication that holds up all ranks for at least a share of the time."""
     transfer, unmatched = inputs.exposed_transfer_ns or 0, inputs.unmatched_ns or 0
     if transfer >= least * inputs.total_ns:
         yield f"exposed transfers take {percent(transfer / inputs.total_ns)}"
@@ -150,7 +150,7 @@ def _structural(verdict: Verdict, judged: Judgement) -> str:
         f"{name}{which} {agreeing(len(ranks), 'is', 'are')} given more work than {compared} "
         f"{_when(verdict, inputs)}: it takes {ms(verdict.excess_ns or 0)}{_mostly(verdict)}; no "
         f"rank is to blame. Giving all ranks the same would save {_gain(verdict, inputs)}"
-        f"{_rest(verdict, judged)}."
+        f"{_further_clauses(verdict, judged)}."
     )
 
 
@@ -191,47 +191,51 @@ def _communication(verdict: Verdict, judged: Judgement) -> str:
     if slow is None or judged.main != "transfer":
         return _network(verdict, judged)
     first = slow.slow.row(0, named=True)
-    on = sorted({str(inputs.hosts.get(rank)) for rank in first["members"]})
-    place = f", all on {on[0]}" if len(on) == 1 < len({*inputs.hosts.values()}) else ""
-    many = slow.slow["group"].n_unique()
-    more = "" if many == 1 else f", one of {many} slow ones,"
-    seen = network_words(
+    member_hosts = sorted({str(inputs.hosts.get(rank)) for rank in first["members"]})
+    place = (
+        f", all on {member_hosts[0]}"
+        if len(member_hosts) == 1 < len({*inputs.hosts.values()})
+        else ""
+    )
+    group_count = slow.slow["group"].n_unique()
+    more = "" if group_count == 1 else f", one of {group_count} slow ones,"
+    adapter_words = network_words(
         inputs.tables, {*first["members"]}, {*first["iterations"]}, inputs.numbers, inputs.hosts
     )
-    adapters = f"; the network adapters of its hosts {seen}" if seen else ""
+    adapters = f"; the network adapters of its hosts {adapter_words}" if adapter_words else ""
     return (
         f"The transfer is slow: {first['operation']} on {first['label']} "
         f"({counted(len(first['members']), 'member')}{place}){more} takes "
         f"{ms(first['transfer_ns'])} once all ranks have arrived, usually {ms(first['usual_ns'])}, "
         f"{_when(verdict, inputs)}{adapters}. At the usual speed the run would "
-        f"save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
+        f"save {_gain(verdict, inputs)}{_further_clauses(verdict, judged)}."
     )
 
 
 def _rotating(verdict: Verdict, judged: Judgement) -> str:
-    inputs, rest = judged.inputs, _rest(verdict, judged, costs=False)
+    inputs, clauses = judged.inputs, _further_clauses(verdict, judged, costs=False)
     if inputs.story.loaders_bind:
         return (
             "No rank in particular is slow, but loading is slow on all: they wait for data where "
             "no rank holds them up, and one whose queue is empty holds up the others. Faster "
-            f"loading would save {_gain(verdict, inputs)}{rest}."
+            f"loading would save {_gain(verdict, inputs)}{clauses}."
         )
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
-    said = (
+    subject = (
         f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')}"
         if verdict.leading is None
         else f"No rank is slow beyond chance, though ranks {listed(verdict.leading.ranks)}"
     )
     return (
-        f"{said} hold most of what imbalance costs, each in other iterations{phase}. Without "
-        f"imbalance the run would save {_gain(verdict, inputs)}{rest}."
+        f"{subject} hold most of what imbalance costs, each in other iterations{phase}. Without "
+        f"imbalance the run would save {_gain(verdict, inputs)}{clauses}."
     )
 
 
 def also_clauses(verdict: Verdict, inputs: VerdictInputs, named: tuple[int, ...]) -> list[str]:
     """Other slow ranks, as clauses; `named` are those that the sentence is about."""
-    found = also_together(verdict.also, inputs.hosts, named)
-    return [each[0].lower() + each[1:] for each in found]
+    sentences = also_together(verdict.also, inputs.hosts, named)
+    return [each[0].lower() + each[1:] for each in sentences]
 
 
 def they_need_less(inputs: VerdictInputs, fast: Fast) -> str:
@@ -256,10 +260,10 @@ def _balanced(verdict: Verdict, judged: Judgement) -> str:
             f"{they_need_less(inputs, fast)} than the others, and if all needed as little the "
             f"run would save {bound}{percent(fast.gain_ns / inputs.total_ns)}"
         )
-    rest = "".join(f"; {each}" for each in clauses)
+    details = "".join(f"; {each}" for each in clauses)
     return (
         f"Balanced: over {over} of {ranks}, {beyond}all imbalance together costs {cost} of the "
-        f"time{rest}."
+        f"time{details}."
     )
 
 
@@ -272,4 +276,4 @@ SENTENCES: Mapping[VerdictKind, Sentence] = {
     VerdictKind.STRUCTURAL: _structural,
     VerdictKind.COMMUNICATION: _communication,
 }
-"""Each rule without a conclusion has a sentence of its own."""
+"""An inconclusive verdict brings its own sentence."""

@@ -1,4 +1,4 @@
-"""What is true of a whole run, whatever range is asked about: its noise, and who is slow in it.
+"""What holds for a whole run, whichever range is selected: its noise, and which ranks are slow.
 
 See METHOD.md#verdict.
 """
@@ -20,8 +20,8 @@ from rankscope.util.robust import Floats
 class Slow:
     """Ranks that are slow, and when.
 
-    `chance`: the probability that a run without slow ranks looks like this. None of facts: that
-    something happened needs no test, but it says nothing of other iterations.
+    `chance`: the probability that a run without slow ranks looks like this. None for facts: an
+    event that has happened needs no test, but it says nothing about other iterations.
     """
 
     ranks: tuple[int, ...]
@@ -39,8 +39,8 @@ class Story:
 
     `noise`: a robust deviation of a rank around its own median, as a share of the iteration.
     `slow`: the ranks that are slow beyond chance, then those with facts.
-    `lead`: of the other ranks those that are slowest, and the probability that chance makes some
-    ranks that slow: it is no small one. None where no excess is positive. `count`: iterations.
+    `lead`: the slowest of the other ranks, and the probability that chance makes some ranks that
+    slow, which is not small. None where no excess is positive. `count`: iterations.
     `fast`: ranks that are fast beyond chance, if no rank is slow beyond it: the others may then be
     the slow ones.
     `loaders_bind`: the loaders of all ranks are the bottleneck, so loading blames nobody.
@@ -70,30 +70,30 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
     noise = noise_of(excess.share, excess.roles)
-    found, lead = _traits(excess, noise, spans)
-    loaders_bind = bool(found) and _waits_for_queue(excess, found[0])  # that costs most
+    traits, lead = _traits(excess, noise, spans)
+    loaders_bind = bool(traits) and _waits_for_queue(excess, traits[0])  # the costliest
     if loaders_bind:
         excess = excess.without(Phase.LOAD)
-        found, lead = _traits(excess, noise, None)
+        traits, lead = _traits(excess, noise, None)
     fast = None
-    if not found:
+    if not traits:
         turned = replace(excess, total=-excess.total)
         fast = _slowest(turned, noise, None if spans is None else -spans)
     fast = fast if fast is not None and _is_sure(fast) else None
-    for each in found:
+    for each in traits:
         excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
-    found += _facts(excess, noise)
-    return Story(noise, _together(found), lead, len(excess.numbers), fast, loaders_bind)
+    traits += _facts(excess, noise)
+    return Story(noise, _merged(traits), lead, len(excess.numbers), fast, loaders_bind)
 
 
-def _is_sure(found: Slow) -> bool:
-    return (found.chance or 0.0) <= ALPHA
+def _is_sure(trait: Slow) -> bool:
+    return (trait.chance or 0.0) <= ALPHA
 
 
-def _together(found: list[Slow]) -> tuple[Slow, ...]:
-    """The same, with one description of the single events of the same ranks."""
+def _merged(claims: list[Slow]) -> tuple[Slow, ...]:
+    """Claims, with the single events of the same ranks merged into one claim."""
     merged: dict[object, Slow] = {}
-    for place, each in enumerate(found):
+    for place, each in enumerate(claims):
         lone = each.chance is None and each.pattern.kind is VerdictKind.TRANSIENT
         key = each.ranks if lone else place
         before = merged[key].pattern.iterations if key in merged else ()
@@ -103,20 +103,20 @@ def _together(found: list[Slow]) -> tuple[Slow, ...]:
 
 
 def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:
-    """The ranks that are slow beyond chance, one set after the other, and who leads then."""
-    found: list[Slow] = []
-    while len(found) < FEW:
+    """The sets of ranks that are slow beyond chance, costliest first, and who leads the others."""
+    traits: list[Slow] = []
+    while len(traits) < FEW:
         trait = _slowest(excess, noise, spans)
         if trait is None or not _is_sure(trait):
-            return found, trait
-        found.append(trait)
+            return traits, trait
+        traits.append(trait)
         others = ~np.isin(excess.ranks, trait.ranks)
         excess = replace(excess, total=np.where(others[:, None], excess.total, 0.0))
-    return found, None
+    return traits, None
 
 
 def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
-    """Whether the others load quickly only while they wait for these ranks: queues fill then."""
+    """Whether the others load quickly only while they wait for the slow ones, as queues fill."""
     if Phase.LOAD not in excess.phases:
         return False
     place = excess.phases.index(Phase.LOAD)
@@ -134,17 +134,17 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
 def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     """The set of ranks that costs most, and how likely it is by chance."""
     limit = max(NOISE * noise, BY_NATURE)
-    cells = np.clip(excess.share, -limit, limit)  # of a trait, single events are no part
+    cells = np.clip(excess.share, -limit, limit)  # a trait leaves out single events
     sums = cells.sum(axis=1)
     order = np.argsort(-sums, kind="stable")
-    most = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # who is slow if most are?
+    most = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # a majority is the norm
     # sets after which the next rank costs clearly less
     before, after = sums[order][:most], np.append(sums[order][1:], 0.0)[:most]
     sizes = np.flatnonzero((before > 0) & (after < MOST * before))
     sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
     if not len(sizes):
         return None
-    if spans is None:  # a slow rank stays slow anyway: the others tell for how long ranks do that
+    if spans is None:  # a slow rank stays slow, so the others tell how long an excess lasts
         length = lasting(np.delete(cells, order[: sizes[0]], 0))
         spans = np.add.reduceat(cells, np.arange(0, cells.shape[1], length), axis=1)
     chances = chance_of_sets(spans, excess.roles, sizes.tolist()).tolist()
@@ -155,10 +155,11 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
 def _set_of(
     excess: Excess, noise: float, members: Index, chance: float
 ) -> tuple[Slow, float] | None:
-    """Those of some ranks (rows) that are slow by half as much as the slowest, as a set.
+    """The members (rows) that are at least half as slow as the slowest one, as a claim.
 
-    With it the time that healing them saves, times the probability that it is no chance, ns. None
-    where they are slow by less than ranks differ by nature, or that time is nothing.
+    With it the time in ns that healing them saves, times the probability that they are not slow by
+    chance. None if they are slow by less than ranks differ by nature, or if healing saves too
+    little.
     """
     share, numbers = excess.share, excess.numbers
     alike = np.zeros(1, dtype=np.bool_)
@@ -172,23 +173,23 @@ def _set_of(
             return None
         alike = then >= HALF * then.max()
         members = members[alike]
-    found = Slow(tuple(sorted(excess.ranks[members].tolist())), pattern, chance)
+    claim = Slow(tuple(sorted(excess.ranks[members].tolist())), pattern, chance)
     left = np.nan_to_num(excess.total[:, here])
-    after = np.where(found.cells(excess)[:, here], 0.0, left).max(axis=0)
+    after = np.where(claim.cells(excess)[:, here], 0.0, left).max(axis=0)
     gain = float((left.max(axis=0) - np.maximum(after, 0.0)).sum())
     if gain < LEAST_GAIN * float(np.nansum(excess.lengths[here])):
         return None
     sizes = np.bincount(excess.roles)
     if (2 * np.bincount(excess.roles[members], minlength=len(sizes)) == sizes).any():
-        # that the other half is fast would have been found as well
-        found = replace(found, chance=min(2 * chance, 1.0))
-    return found, gain * (1 - (found.chance or 0.0))
+        # the test could as well have found the other half to be fast
+        claim = replace(claim, chance=min(2 * chance, 1.0))
+    return claim, gain * (1 - (claim.chance or 0.0))
 
 
 def _facts(excess: Excess, noise: float) -> list[Slow]:
     """The few ranks or sets of ranks whose events lie apart from all that others do."""
     share = excess.share
-    found: list[Slow] = []
+    facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
     apart = single = 0
     for count in range(1, FEW + 1):
@@ -197,37 +198,41 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             break
         amount = np.where(worth > 0, share[members].mean(axis=0), 0.0)
         pattern = pattern_of(amount, 0.0, excess.numbers)
-        found.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
+        facts.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
         events = amount[np.isin(excess.numbers, pattern.iterations) & (amount > 0)]
         amounts = np.append(amounts, events)
         single += 0 if pattern.has_one_reason else len(events)
-        share[found[-1].cells(excess)] = 0.0
+        share[facts[-1].cells(excess)] = 0.0
         named[members] = True
         rare = count == 1 or single <= max(RARE * len(excess.numbers), 1)
-        rest = share if 2 * named.sum() > len(share) else share[~named]
-        if rest.shape[1] >= FEW:
-            rest = rest - np.median(rest, axis=1, keepdims=True)  # a level is no event
-        others = np.maximum(np.abs(rest), NOISE * noise)
+        background = share if 2 * named.sum() > len(share) else share[~named]
+        if background.shape[1] >= FEW:
+            background = background - np.median(
+                background, axis=1, keepdims=True
+            )  # a level is no event
+        others = np.maximum(np.abs(background), NOISE * noise)
         if rare and chance_of_largest(amounts, others) <= ALPHA:
             apart = count
-    return found[:apart]
+    return facts[:apart]
 
 
 def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floats]:
-    """The rank or the set of ranks, by their rows, whose events cost most, and about how much.
+    """The rank or the set of ranks (rows) whose events cost most, and the cost by iteration, ns.
 
-    In each iteration, what they exceed all others by, ns; events have a share of `least`. A set has
-    events in the same iteration, and is at most half of the ranks.
+    The cost is the time by which they exceed all others. An event is a share above `least`. The
+    ranks of a set have events in the same iteration, and are at most half of all ranks.
     """
     events = share > least
     unit = np.nan_to_num(excess.unit).max(axis=0)
     best, most = np.zeros(1, dtype=np.int64), np.zeros(len(unit))
     second, first = np.partition(np.vstack((0 * share[:1], share)), -2, axis=0)[-2:]
-    if len(some := np.flatnonzero(events.any(axis=1))):
-        others = np.maximum(np.where(share[some] >= first, second, first), 0.0)
-        worth = np.where(events[some], np.maximum(share[some] - others, 0.0) * unit, 0.0)
+    if len(candidates := np.flatnonzero(events.any(axis=1))):
+        others = np.maximum(np.where(share[candidates] >= first, second, first), 0.0)
+        worth = np.where(
+            events[candidates], np.maximum(share[candidates] - others, 0.0) * unit, 0.0
+        )
         one = int(worth.sum(axis=1).argmax())
-        best, most = some[[one]], worth[one]
+        best, most = candidates[[one]], worth[one]
     for column in sorted({tuple(np.flatnonzero(each).tolist()) for each in events.T}):
         members = np.array(column)
         if not 1 < len(members) <= len(share) // 2:

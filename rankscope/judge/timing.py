@@ -30,9 +30,9 @@ class Pattern:
         return bool(self.since is not None or self.spells or self.period)
 
     def within(self, numbers: Sequence[int]) -> Pattern:
-        """The same of some iterations, ascending: a range changes no story."""
-        some = {*numbers}
-        here = tuple(numbers if self.always else (n for n in self.iterations if n in some))
+        """The pattern within some iterations (ascending): a range does not change the story."""
+        selected = {*numbers}
+        here = tuple(numbers if self.always else (n for n in self.iterations if n in selected))
         since = self.since if self.since is not None and self.since > numbers[0] else None
         spells = tuple(
             (max(first, numbers[0]), min(last, numbers[-1]))
@@ -116,7 +116,7 @@ def _spells(value: Floats) -> list[tuple[int, int]]:
 
     Each is the stretch with the largest sum (Kadane) of values that are positive where it is slow.
     """
-    found, free = list[tuple[int, int]](), [(0, len(value))]
+    spells, free = list[tuple[int, int]](), [(0, len(value))]
     while free:
         low, high = free.pop()
         sums = np.append(0.0, value[low:high].cumsum())
@@ -124,6 +124,6 @@ def _spells(value: Floats) -> list[tuple[int, int]]:
         first = low + int(sums[: after - low + 1].argmin())
         long = after - first >= min(FEW, len(value))
         if long and (value[first:after] > 0).mean() >= MOST:
-            found.append((first, after))
+            spells.append((first, after))
             free += [(low, first), (after, high)]
-    return sorted(found)
+    return sorted(spells)

@@ -94,7 +94,7 @@ def slow_transfers(
         return None
     saved = np.zeros(len(service))
     saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
-    per = (
+    summary = (
         slow.group_by("group", "operation")
         .agg(
             excess_ns=pl.col("excess").sum().round().cast(pl.Int64),
@@ -106,4 +106,4 @@ def slow_transfers(
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
         .join(known.drop("members").rename({"ranks": "members"}), on="group", maintain_order="left")
     )
-    return SlowTransfers(saved, per)
+    return SlowTransfers(saved, summary)

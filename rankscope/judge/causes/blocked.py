@@ -65,8 +65,8 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
         if excess is not None:
             alone = True
             detail = _file(context, name, excess)
-            found = host_finding(context, CauseKind.BLOCKED, name, excess, detail)
-            yield replace(found, evidence=(TABLE, FILES)) if detail else found
+            finding = host_finding(context, CauseKind.BLOCKED, name, excess, detail)
+            yield replace(finding, evidence=(TABLE, FILES)) if detail else finding
     if alone or calls.height < 2:
         return
     together = explained(context, waits & pl.col("name").is_in(calls["name"].to_list()))

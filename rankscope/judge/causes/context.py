@@ -70,7 +70,7 @@ class CauseContext:
         return activity_excess(rows, self.roles, self.flagged.select("rank", "iteration"))
 
     def matters(self, excess_total_ns: float) -> bool:
-        """Whether so much, over all flagged iterations, explains enough to be reported."""
+        """Whether an excess over all flagged iterations is large enough to be reported."""
         return excess_total_ns >= LEAST_SHARE * self.total_ns
 
     def large(self, kinds: tuple[str, ...]) -> pl.DataFrame:
@@ -80,7 +80,7 @@ class CauseContext:
 
     @cached_property
     def host_rows(self) -> pl.DataFrame | None:
-        """HOST_STATES of the phase; None where no report tells."""
+        """HOST_STATES of the phase; None where no report has any."""
         rows = self.table("host_states")
         if rows is not None and self.phase is not None:
             rows = rows.filter(pl.col("phase") == self.phase)
@@ -105,9 +105,11 @@ class CauseContext:
         if rows is None:
             return pl.DataFrame(schema=HOST_EXCESS)
         zero = pl.lit(0, pl.Int64)
-        alike = rows.with_columns(kind="state", size=zero, clear_size=zero)
-        found = activity_excess(alike, self.roles, self.flagged.select("rank", "iteration"))
-        return found.rename({"kind": "state"}).select(HOST_EXCESS.names())
+        as_activities = rows.with_columns(kind="state", size=zero, clear_size=zero)
+        excess = activity_excess(
+            as_activities, self.roles, self.flagged.select("rank", "iteration")
+        )
+        return excess.rename({"kind": "state"}).select(HOST_EXCESS.names())
 
     @cached_property
     def most_by_host_ns(self) -> float:
@@ -126,8 +128,8 @@ class CauseContext:
     def is_paced_by_host(self) -> bool:
         """Whether devices wait for launches in the phase, longer than the slow ones are slower.
 
-        A faster device would then wait longer for them. So it is no reason to be slow that a device
-        waits, but a reason why that costs less.
+        A faster device would only wait longer. Waiting of this kind does not make a rank slow: it
+        makes a slow device cost less.
         """
         idle = self.activities.filter(kind="idle")
         slower = idle["excess_total_ns"].sum() < LEAST_SHARE * self.total_ns

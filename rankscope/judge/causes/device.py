@@ -11,10 +11,10 @@ from rankscope.model.results import Finding
 
 
 def _findings(context: CauseContext) -> list[Finding]:
-    found = kernel_findings(context, CauseKind.DEVICE_SLOWER)
-    detail = device_words(context) if found else ""
+    findings = kernel_findings(context, CauseKind.DEVICE_SLOWER)
+    detail = device_words(context) if findings else ""
     evidence = ("activities", TABLE) if detail else ("activities",)
-    return [replace(each, detail=detail, evidence=evidence) for each in found]
+    return [replace(each, detail=detail, evidence=evidence) for each in findings]
 
 
 def _sentence(finding: Finding) -> str:

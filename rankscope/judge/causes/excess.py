@@ -50,17 +50,17 @@ def host_excess(
     """
     key, peers = ["rank", "iteration"], ["role", "iteration"]
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
-    per = (
+    sums = (
         states.group_by(key)
         .agg(ns=pl.col("total_ns").filter(chosen).sum())
         .join(slow.select(*key, slow=pl.lit(True)), on=key, how="left")
         .with_columns(role=role, slow=pl.col("slow").fill_null(False))
         .with_columns(over=pl.col("ns") - pl.col("ns").quantile(0.5, "lower").over(peers))
     )
-    among = (
-        per.filter(~pl.col("slow")).group_by(peers).agg(pl.col("over").quantile(PEERS, "higher"))
+    peer_excess = (
+        sums.filter(~pl.col("slow")).group_by(peers).agg(pl.col("over").quantile(PEERS, "higher"))
     )
-    accused = per.filter("slow").join(among, on=peers, how="left", suffix="_peers")
+    accused = sums.filter("slow").join(peer_excess, on=peers, how="left", suffix="_peers")
     return HostExcess(float(accused["over"].sum()), float(accused["over_peers"].sum()))
 
 
@@ -89,7 +89,7 @@ def activity_excess(
     sums = activities.group_by(key).agg(pl.col(values).sum())
     names = sums.select("kind", "name").unique()
     # every rank and iteration that has activities at all, with every name: 0 where absent
-    every = sums.select("rank", "iteration").unique().join(names, how="cross")
+    grid = sums.select("rank", "iteration").unique().join(names, how="cross")
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     overlap = 1 - pl.col("clear_size") / pl.col("size")
 
@@ -98,7 +98,7 @@ def activity_excess(
 
     nameless = pl.col("kind").is_in(["kernel", "range"]) & (pl.col("name") == "")
     return (
-        every.join(sums, on=key, how="left")
+        grid.join(sums, on=key, how="left")
         .filter(~nameless)
         .with_columns(pl.col(values).fill_null(0), role=role)
         .with_columns(

@@ -23,12 +23,12 @@ def is_garbage_collection() -> pl.Expr:
 
 def _findings(context: CauseContext) -> list[Finding]:
     rows = context.large(("range",)).filter(is_garbage_collection())
-    found = context.findings(CauseKind.GARBAGE_COLLECTION, rows)
-    return found or _sampled(context)
+    findings = context.findings(CauseKind.GARBAGE_COLLECTION, rows)
+    return findings or _sampled(context)
 
 
 def _sampled(context: CauseContext) -> list[Finding]:
-    """The collector in the samples of the CPU, where no range tells."""
+    """Garbage collection in samples of the CPU, where no range shows it."""
     excess = explained(context, pl.col("name") == COLLECTING)
     if excess is None:
         return []

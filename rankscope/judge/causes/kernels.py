@@ -55,7 +55,7 @@ def kernels(context: CauseContext) -> pl.DataFrame:
 def kernel_findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
     """Findings about the kernels of a cause that take notably longer.
 
-    Each is one where some are large; where none is, many small ones together are one.
+    Each kernel is a finding if some are large; if none is, all small ones together are one.
     """
     rows = kernels(context).filter(cause=str(cause))
     excess = pl.col("excess_total_ns")

@@ -39,7 +39,7 @@ def same_overlap(
         pl.col("iteration").is_in(numbers.implode()) & (pl.col("kind") == "kernel")
     )
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
-    each = (
+    launches = (
         kernels.lazy()
         .filter(pl.col("launches").list.len() > 0)
         .select("rank", *_LAUNCH[1:5], "launches", role=role)
@@ -48,11 +48,11 @@ def same_overlap(
         .drop_nulls("launches")
         .with_columns(beside=pl.col("launches") < 0, length=pl.col("launches").cast(pl.Int64).abs())
     )
-    usual = each.group_by(_LAUNCH).agg(
+    usual = launches.group_by(_LAUNCH).agg(
         usual=pl.col("length").quantile(0.5, "lower"), ranks=pl.len()
     )
     sums = (
-        each.join(slow.lazy().select("rank", "iteration"), on=["rank", "iteration"], how="semi")
+        launches.join(slow.lazy().select("rank", "iteration"), on=["rank", "iteration"], how="semi")
         .join(usual.filter(pl.col("ranks") > 1), on=_LAUNCH)
         .with_columns(here=pl.lit(True) if phase is None else pl.col("phase") == phase)
         .group_by("name", "here")
@@ -60,13 +60,13 @@ def same_overlap(
         .collect()
     )
     names = kernels.filter(pl.col("name") != "").select("name").unique()
-    every = sums.select("length", "usual").sum()
+    overall = sums.select("length", "usual").sum()
     here = sums.filter("here")
     of_phase = here.select("length", "usual").sum()
     return (
         names.join(here, on="name", how="left")
         .join(of_phase, how="cross", suffix="_phase")
-        .join(every, how="cross", suffix="_every")
+        .join(overall, how="cross", suffix="_every")
         .select("name", slowdown=pl.coalesce(map(_slowdown, ("", "_phase", "_every"))))
     )
 

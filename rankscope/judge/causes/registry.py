@@ -51,7 +51,7 @@ DETECTORS: tuple[Detector, ...] = (
 """One per cause. The order does not matter: findings are sorted."""
 
 MOST_CLAUSES = 3
-"""Clauses of a sentence: the findings of one cause in work that adds up are one."""
+"""Most clauses of a sentence. Findings of one cause share a clause if their work adds up."""
 
 ADDED_UP = {"kernel": "kernels", "kernels": "kernels", "copy": "copies", "set": "copies"}
 """`Finding.activity` of work that adds up → what several are called. A range may contain others."""
@@ -104,19 +104,19 @@ def findings(context: CauseContext) -> tuple[Finding, ...]:
     """
     if context.total_ns <= 0:
         return ()
-    found = [
+    candidates = [
         (detector.precedence, -each.excess_ns, each.name, each)
         for detector in DETECTORS
         if not _missing(detector, context)
         for each in detector.findings(context)
     ]
-    causal = [row for row in found if row[0] < Precedence.REST]
+    causal = [row for row in candidates if row[0] < Precedence.REST]
     explained_ns = context.total_ns * sum(each.share for *_, each in causal)
-    if len(causal) < len(found) and explained_ns >= MOSTLY_EXPLAINED * context.phase_ns:
-        found = causal
-    ordered = [each for *_, each in sorted(found, key=lambda row: row[:3])]
-    first = [*dict.fromkeys(map(_clause, ordered))][:MOST_CLAUSES]
-    return tuple(each for each in ordered if _clause(each) in first)
+    if len(causal) < len(candidates) and explained_ns >= MOSTLY_EXPLAINED * context.phase_ns:
+        candidates = causal
+    ordered = [each for *_, each in sorted(candidates, key=lambda row: row[:3])]
+    shown = [*dict.fromkeys(map(_clause, ordered))][:MOST_CLAUSES]
+    return tuple(each for each in ordered if _clause(each) in shown)
 
 
 def _missing(detector: Detector, context: CauseContext) -> bool:
@@ -132,16 +132,16 @@ def detector_of(cause: CauseKind) -> Detector:
     raise LookupError(f"no detector for the cause {cause!r}: add it to DETECTORS in {__name__}")
 
 
-def findings_sentence(found: Iterable[Finding]) -> str:
-    """Findings in words, a clause for each; those of one cause in work that adds up are one.
+def findings_sentence(reported: Iterable[Finding]) -> str:
+    """Findings in words, a clause each; those of one cause share it if their work adds up.
 
     `3 kernels take 6.0 ms or 40 % longer for the same work: the device is slow`.
     """
     alike: dict[tuple[str, ...], list[Finding]] = {}
-    for each in found:
+    for each in reported:
         alike.setdefault(_clause(each), []).append(each)
-    together = map(_together, alike.values())
-    return "; ".join(detector_of(each.kind).sentence(each) for each in together)
+    merged = map(_merged, alike.values())
+    return "; ".join(detector_of(each.kind).sentence(each) for each in merged)
 
 
 def _clause(finding: Finding) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def _clause(finding: Finding) -> tuple[str, ...]:
     return finding.kind, finding.detail, alike
 
 
-def _together(alike: list[Finding]) -> Finding:
+def _merged(alike: list[Finding]) -> Finding:
     """The findings of one clause as one finding."""
     first, *more = alike
     if not more:
