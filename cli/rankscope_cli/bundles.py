@@ -40,8 +40,9 @@ class Bundle:
     """The annotation of a parameter that stands for several options.
 
     Attributes:
+        options: the options, in the order of the help.
         group: their group in the help.
-        value: makes the value of the parameter of theirs.
+        value: makes the value of the parameter from the values of the options.
     """
 
     options: tuple[Option, ...]
@@ -84,7 +85,7 @@ def _shaping(
     return ShapingOptions.of(iteration, phases, rank_pattern, rank, kernels)
 
 
-def _patterns(option: str, given: list[str], example: str) -> dict[str, str]:
+def _patterns(option: str, texts: list[str], example: str) -> dict[str, str]:
     """Name → pattern, from texts `NAME=REGEX`; several patterns of a name are alternatives.
 
     Raises:
@@ -92,13 +93,13 @@ def _patterns(option: str, given: list[str], example: str) -> dict[str, str]:
     """
     from rankscope.errors import UsageError
 
-    found: dict[str, str] = {}
-    for text in given:
+    patterns: dict[str, str] = {}
+    for text in texts:
         name, equals, pattern = text.partition("=")
         if not equals or not pattern:
             raise UsageError(f"{option} {text!r} is not NAME=REGEX", hint=f"{option} {example}")
-        found[name] = f"{found[name]}|{pattern}" if name in found else pattern
-    return found
+        patterns[name] = f"{patterns[name]}|{pattern}" if name in patterns else pattern
+    return patterns
 
 
 _RANGE = Option(
@@ -115,7 +116,7 @@ _STATISTIC = Option(
     "Statistic over the iterations of a rank that is its score.",
     Statistic.MEAN,
 )
-_OTHERS = (
+_COMPARISON = (
     Option(
         "clock",
         ClockChoice,
@@ -140,13 +141,13 @@ _OTHERS = (
     ),
 )
 
-Analysis = Annotated[Options, Bundle((_RANGE, _STATISTIC, *_OTHERS), CHOICE, _analysis)]
+Analysis = Annotated[Options, Bundle((_RANGE, _STATISTIC, *_COMPARISON), CHOICE, _analysis)]
 """How to compare ranks."""
 
-MeanAnalysis = Annotated[Options, Bundle((_RANGE, *_OTHERS), CHOICE, _analysis)]
-"""The same of commands that show iterations and not scores."""
+MeanAnalysis = Annotated[Options, Bundle((_RANGE, *_COMPARISON), CHOICE, _analysis)]
+"""`Analysis` of commands that show iterations instead of scores."""
 
-_OF_ALL = (
+_NAMES = (
     Option(
         "iteration",
         str | None,
@@ -175,7 +176,7 @@ _OF_ALL = (
         "Pattern that finds the rank in the path of a report, as group 'rank'.",
     ),
 )
-_OF_ONE = Option(
+_RANK = Option(
     "rank",
     int | None,
     "N",
@@ -183,15 +184,15 @@ _OF_ONE = Option(
     least=0,
 )
 
-Shaping = Annotated[ShapingOptions, Bundle((*_OF_ALL, _OF_ONE), NAMES, _shaping)]
+Shaping = Annotated[ShapingOptions, Bundle((*_NAMES, _RANK), NAMES, _shaping)]
 """How reports become rows."""
 
-ShapingOfSeveral = Annotated[ShapingOptions, Bundle(_OF_ALL, NAMES, _shaping)]
-"""The same of commands that are for several reports."""
+ShapingOfSeveral = Annotated[ShapingOptions, Bundle(_NAMES, NAMES, _shaping)]
+"""`Shaping` of commands that are for several reports."""
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer takes it: with the options of its bundles, and with `--version`."""
+    """The command as typer needs it: with the options of its bundles, and with `--version`."""
     hints = get_type_hints(command, include_extras=True)
     bundles: dict[str, Bundle] = {}
     parameters: list[Parameter] = []
@@ -211,12 +212,12 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
     add("version", Version, False)
 
     @wraps(command)
-    def run(*, version: bool, **given: Any) -> None:
+    def run(*, version: bool, **arguments: Any) -> None:
         values = {
-            name: bundle.value(**{each.name: given.pop(each.name) for each in bundle.options})
+            name: bundle.value(**{each.name: arguments.pop(each.name) for each in bundle.options})
             for name, bundle in bundles.items()
         }
-        command(**given, **values)
+        command(**arguments, **values)
 
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}

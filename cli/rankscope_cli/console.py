@@ -25,7 +25,7 @@ PIPED_WIDTH = 100
 """Width of tables for pipes and files, in characters."""
 
 BELOW = 2
-"""Lines below tables that fill a terminal: a warning, and the prompt."""
+"""Lines that remain free below tables on a terminal: for a warning and the prompt."""
 
 UNLIMITED = 10_000
 """Width of whole tables for pipes and files, in characters: they are never folded."""
@@ -37,17 +37,22 @@ POLL_S = 0.3
 """Time (s) between two updates of the progress of reports."""
 
 PIPE_CHARACTERS = 60_000
-"""Characters that fit into a pipe; for more a command waits until they are read."""
+"""Characters that fit into a pipe; with more, a command waits until the reader has read some."""
 
 RESOURCES = ExitStack()
-"""Resources of a command, such as open databases, until it ends or prints more than that."""
+"""Resources of a command, such as open databases. They are closed when it ends, or before it prints
+more than fits into a pipe."""
 
 LOGGER = "rankscope"
 """Parent of the library's loggers, one per package."""
 
 
 def write(text: str, at_once: bool = False) -> None:
-    """Print a line of data, unchanged; `at_once` for readers of a pipe who wait for it."""
+    """Print a line of data, unchanged.
+
+    Args:
+        at_once: flush it, for a reader of a pipe that waits for it.
+    """
     _Output.written = True
     if len(text) > PIPE_CHARACTERS:
         RESOURCES.close()
@@ -92,7 +97,7 @@ def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = 
 
     Args:
         code: the error's name in JSON.
-        lines: more, a line each, between the two.
+        lines: printed between the message and the hint.
     """
     _to_stderr(f"rankscope: error: {_sanitized(message)}")
     for line in lines:
@@ -113,7 +118,7 @@ def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = 
 
 
 def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) -> None:
-    """Print warnings to stderr, each once and few of a kind, unless `quiet`."""
+    """Print warnings to stderr, unless `quiet`: each once, and at most `MOST_ALIKE` of a kind."""
     if quiet:
         return
     kinds: dict[str, list[str]] = {}
@@ -130,7 +135,7 @@ def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) ->
 
 
 def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: bool) -> None:
-    """Print the warnings that ingest has not shown, and the number of the others."""
+    """Print the warnings that `ingest` has not shown, and count the others."""
     if quiet or verbose:
         warn(problems, quiet, show_all=verbose)
         return
@@ -233,7 +238,7 @@ def problem(text: str, remedy: str) -> None:
 
 
 def item(name: str, text: str, width: int) -> None:
-    """A name in a column `width` wide, and its text to the right of it."""
+    """Print a name in a column of `width` characters, and its text to the right of it."""
     gap = " " * max(1, width - len(name))
     for line in _folded(f"{name}{gap}{text}", sys.stdout, " " * width):
         print(line)
@@ -273,13 +278,15 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> list[str]:
 
 
 def _extent(stream: TextIO, side: Literal["columns", "lines"]) -> int:
-    """The size of a terminal; COLUMNS or LINES if it does not say, else 80 or 24."""
+    """The size of a terminal; if unknown, that of COLUMNS or LINES, else 80 or 24."""
     try:
         size: int = getattr(os.get_terminal_size(stream.fileno()), side)
     except OSError:
         size = 0
-    given = os.environ.get(side.upper(), "")
-    return size or (int(given) if given.isdecimal() else 0) or (80 if side == "columns" else 24)
+    variable = os.environ.get(side.upper(), "")
+    return (
+        size or (int(variable) if variable.isdecimal() else 0) or (80 if side == "columns" else 24)
+    )
 
 
 def _bold(text: str) -> str:
@@ -350,10 +357,10 @@ def progress(
 
 @contextmanager
 def _metered() -> Iterator[Callable[[], dict[str, int]]]:
-    """While open, reading processes note how far they are.
+    """Within it, processes that read reports record their progress.
 
     Yields:
-        A function that gives the bytes read of each report in progress.
+        A function that returns the bytes read of each report in progress.
     """
     import tempfile
 

@@ -38,26 +38,26 @@ EXIT_CODES = (
 
 
 Formatter = Any
-"""What a page of help is written with; typer keeps the name of its class to itself."""
+"""The writer of a page of help; its class is private to typer."""
 
 
 class Command(TyperCommand):
-    """A command whose help shows its options in groups, and whose numbers are numbers."""
+    """A command whose help shows its options in groups, and which refuses `nan` and `inf`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse what is no number (`nan`), infinite, or larger than any number of a run."""
-        rest = super().parse_args(ctx, args)
+        """Refuse a number that is `nan`, infinite, or larger than any number of a run."""
+        unparsed = super().parse_args(ctx, args)
         for param in self.params:
             value = ctx.params.get(param.name)
             if isinstance(value, int | float) and not abs(value) <= LARGEST:
                 shown = str(value)[:LONGEST_NAME]
                 raise typer.BadParameter(f"{shown} is out of range", ctx, param_hint=param.opts[0])
-        return rest
+        return unparsed
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The arguments by their metavars."""
-        given = [param.metavar for param in self.params if param.param_type_name == "argument"]
-        return ["[OPTIONS]", *(name for name in given if name)]
+        metavars = [param.metavar for param in self.params if param.param_type_name == "argument"]
+        return ["[OPTIONS]", *(name for name in metavars if name)]
 
     def format_help_text(self, ctx: Any, formatter: Formatter) -> None:
         """Write the help text; paragraphs are folded, indented examples stay unchanged."""
@@ -90,7 +90,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The program; its help shows the commands that everybody needs before all others."""
+    """The program; its help shows the commands of `FIRST` before all others."""
 
     def format_commands(self, ctx: Any, formatter: Formatter) -> None:
         """Write the first paragraph of every command's help, by groups, and the exit codes."""
@@ -98,12 +98,12 @@ class Group(TyperGroup):
             name: inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
             for name, command in self.commands.items()
         }
-        wide = max(map(len, rows))
+        width = max(map(len, rows))
         others = [name for name in rows if name not in FIRST]
         for group, names in ((TO_THE_ANSWER, FIRST), (MORE, others)):
-            there = [(name.ljust(wide), rows[name]) for name in names if name in rows]
-            if there:
+            members = [(name.ljust(width), rows[name]) for name in names if name in rows]
+            if members:
                 with formatter.section(group):
-                    formatter.write_dl(there)
+                    formatter.write_dl(members)
         formatter.write("\n")
         formatter.write_text(EXIT_CODES)

@@ -1,8 +1,9 @@
-"""Limits of the shell (ulimit): what too small ones lead to is one line of error.
+"""Limits of the shell (ulimit): too small ones end in one line of error.
 
 Libraries that get no memory abort the process, each in its own way, or take a file for damaged. So
-limits that are too small for any answer are refused at once. Above these the data tell: where
-memory is limited at all, a second process says why the first one was aborted.
+limits that are too small for any answer are refused at once. Whether higher ones suffice depends on
+the data: where memory is limited, a child process does the work, and this one says why the child
+was aborted.
 """
 
 import os
@@ -17,26 +18,26 @@ except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
 LEAST_DESCRIPTORS, WANTED_DESCRIPTORS = 32, 1024
-"""Files open at once: every command needs 16, and each worker process three more. Where the limit
-can be raised, it is."""
+"""Files open at once: every command needs 16, and each worker process three more. The limit is
+raised where that is allowed."""
 
 LEAST_BYTES = 1_600_000_000
-"""Address space below which no answer was seen: `imbalance` of a small run needs 1.7 GB with 2
-cores. More may be too little, too, which shows only when it is used."""
+"""Address space below which no command succeeded: `imbalance` of a small run needs 1.7 GB with 2
+cores. Whether more suffices shows only when it is used."""
 
 NEED_LITTLE = ("explain", "scrub")
-"""Commands that load no library of these."""
+"""Commands that load none of these libraries."""
 
 ABORTED = (signal.SIGABRT, signal.SIGSEGV)
-"""Signals by which a process ends that gets no memory."""
+"""Signals that end a process that gets no memory."""
 
 ABORT_CODE = 127
 """Exit code with which the C library ends such a process."""
 
 EXIT_TOOL = 5
-"""Exit code where the system cannot give what is needed, see CONTRACT.md."""
+"""Exit code if the system lacks memory or open files, see CONTRACT.md."""
 
-UNSERVED = re.compile(
+OUT_OF_MEMORY = re.compile(
     r"memory|can't start new thread|failed to map segment|spawn.*thread|thread creation|bad_alloc"
     r"|codec configuration error",  # Pillow, whose compressor got none
     re.IGNORECASE,
@@ -44,13 +45,14 @@ UNSERVED = re.compile(
 """Messages of libraries that get no memory."""
 
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Signals that are sent on to the child."""
 
 Error = tuple[str, str]
 """Message and hint."""
 
 
 def too_small(command: str) -> Error | None:
-    """The error of limits with which a command cannot work; raises those that may be raised."""
+    """The error of limits that are too small for a command, after raising those that may be."""
     if resource is None:
         return None
     descriptors = _raised_descriptors() if command != "capture" else None
@@ -91,7 +93,7 @@ def little_memory(why: str = "") -> Error:
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether an error, or what caused it, comes from too little memory."""
+    """Whether an error, or one of its causes, comes from too little memory."""
     causes: list[BaseException] = []
     while error not in causes:  # an error of DuckDB may be its own cause
         causes.append(error)
@@ -102,14 +104,14 @@ def is_of_memory(error: BaseException) -> bool:
 def _is_itself_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":
         return True
-    return memory_limit() is not None and UNSERVED.search(str(error)) is not None
+    return memory_limit() is not None and OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def run_in_child(words: Sequence[str]) -> int | None:
-    """Where memory is limited, let another process do the work.
+    """Where memory is limited, let a child process do the work.
 
     Returns:
-        None in the process that works; in this one, at the end of that, the exit code.
+        None in the process that is to do the work; in the parent, the exit code of the child.
     """
     if memory_limit() is None or next(iter(words), "") in NEED_LITTLE:
         return None
@@ -133,13 +135,13 @@ def run_in_child(words: Sequence[str]) -> int | None:
 
 
 def _pass_on(worker: int, number: int) -> None:
-    """Send a signal on that only this process got; a terminal sends it to both."""
+    """Send a signal on to the child, unless a terminal has sent it to both."""
     if not (number == signal.SIGINT and sys.stdin is not None and sys.stdin.isatty()):
         os.kill(worker, number)
 
 
 def _raised_descriptors() -> int:
-    """The number of files that may be open at once, after it was raised where that is allowed."""
+    """Raise the limit of open files where that is allowed, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return WANTED_DESCRIPTORS

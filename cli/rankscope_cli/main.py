@@ -43,7 +43,7 @@ SETTINGS = {"explain": {"ignore_unknown_options": True}}
 
 
 def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
-    """The command line with some commands. Building all of them takes as long as a short answer."""
+    """The command line with the named commands: building all of them would take too long."""
     app = typer.Typer(
         name="rankscope",
         help="Find the slow rank of a distributed training job in per-rank profiler reports: its "
@@ -150,13 +150,13 @@ def _usage(error: typer.TyperException) -> int:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         console.write(error.format_message())
         return EXIT_USAGE
-    hint = _meant(message, path) or f"see {path} --help"
+    hint = _usage_hint(message, path) or f"see {path} --help"
     console.error(message[:1].lower() + message[1:].rstrip("."), hint, "usage-error")
     return EXIT_USAGE
 
 
-def _meant(message: str, path: str) -> str | None:
-    """A hint: what the user of a wrong option or argument meant."""
+def _usage_hint(message: str, path: str) -> str | None:
+    """A hint at what the user meant by a wrong option or argument; None if unknown."""
     if re.match(r"No such option: (?:-o|--output)\b", message):
         if path.endswith((" ingest", " watch")):
             return "--db FILE names the database"

@@ -1,4 +1,4 @@
-"""The run that the words of a command name: a database, or reports that become one."""
+"""The run that the arguments of a command name: a database, or reports to ingest into one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def run_of(paths: list[str], db: Path, quiet: bool) -> Run:
-    """The run of a database, or that of reports, which are ingested first.
+    """The run of a database, or of reports, which are ingested first.
 
     Args:
-        paths: a database, or reports, folders and patterns; nothing: the run of `db`.
-        db: the database; that of the reports where some are given.
+        paths: a database, or reports, folders and patterns; empty: the run of `db`.
+        db: the database to open; with reports, the one to ingest them into.
 
     Raises:
         UsageError: a folder without reports holds several databases, or nothing.
@@ -49,7 +49,8 @@ def opened(db: Path, just_stored: bool = False) -> Run:
     """The run of a database, which stays open until the command ends: see `api.reading`.
 
     Args:
-        just_stored: this process has stored reports in it, and others may do so now.
+        just_stored: whether this process has just stored reports in it: others may be doing so,
+            and are waited for.
     """
     from rankscope.api import reading
     from rankscope.store.connection import AFTERWARDS_S, PATIENCE_S
@@ -59,16 +60,16 @@ def opened(db: Path, just_stored: bool = False) -> Run:
 
 
 def with_database(advice: str, db: Path) -> str:
-    """Advice whose commands of rankscope name the database, unless it is the usual one."""
+    """Advice in which commands of rankscope name the database, unless it is the default."""
     if str(db) == os.environ.get("RANKSCOPE_DB", DEFAULT_DB):
         return advice
     from rankscope.output.quantities import short_path
 
-    return COMMAND.sub(lambda found: f"{found[0]} --db {shlex.quote(short_path(db))}", advice)
+    return COMMAND.sub(lambda match: f"{match[0]} --db {shlex.quote(short_path(db))}", advice)
 
 
 def _database(paths: list[str]) -> Path | None:
-    """The database that the only word names: the file, or the one in a folder without reports."""
+    """The database that a single path names: the file, or the one in a folder without reports."""
     if len(paths) != 1:
         return None
     path = Path(paths[0])
@@ -81,17 +82,17 @@ def _database(paths: list[str]) -> Path | None:
     from rankscope.sources.discover import discover
     from rankscope.store.database import databases_in
 
-    found = databases_in(path)
-    if not found:
+    databases = databases_in(path)
+    if not databases:
         return None
     try:
         discover(paths, lambda *_: None)
     except UsageError:
-        if len(found) == 1:
-            return found[0]
-        listed = ", ".join(shlex.quote(str(each)) for each in found)
+        if len(databases) == 1:
+            return databases[0]
+        listed = ", ".join(shlex.quote(str(each)) for each in databases)
         raise UsageError(
-            f"{path} holds no reports, but {counted(len(found), 'database')}",
+            f"{path} holds no reports, but {counted(len(databases), 'database')}",
             hint=f"name one: {listed}",
         ) from None
     return None

@@ -34,18 +34,18 @@ class Theme(StrEnum):
     DARK = "dark"
 
 
-def _print_version(given: bool) -> None:
-    if given:
+def _print_version(requested: bool) -> None:
+    if requested:
         from rankscope import __version__
 
         console.write(f"rankscope {__version__}")
         raise typer.Exit
 
 
-def _start_log(given: bool) -> bool:
-    if given:
+def _start_log(requested: bool) -> bool:
+    if requested:
         console.start_log()
-    return given
+    return requested
 
 
 def _metrics() -> list[tuple[str, str]]:
@@ -84,7 +84,7 @@ Paths = Annotated[
 
 
 LONGEST_S = 10**6
-"""Most seconds that an option takes: eleven days."""
+"""Largest value of an option in seconds: eleven days."""
 
 
 def _limit_exports(seconds: float | None) -> float | None:
@@ -191,7 +191,7 @@ RunOption = Annotated[
 
 
 def ranks_option(meaning: str, more: str = "Default: all.") -> Any:
-    """`--ranks` of a command: what becomes of the ranks, and what else is to be said."""
+    """The option `--ranks`; `meaning` says what a command does with the ranks."""
     text = f"{meaning}; the end of a range is excluded. {more}"
     return typer.Option("--ranks", metavar="0,7,100:120", help=text, rich_help_panel=CHOICE)
 
@@ -201,7 +201,7 @@ PAGE_ENDINGS = (".html", ".htm")
 
 
 def check_page(target: Path, option: str) -> None:
-    """Raises `UsageError` if a file does not have the name of a page."""
+    """Raises `UsageError` if the name of a file does not end as that of a page."""
     from rankscope.errors import UsageError
 
     if target.suffix.lower() not in PAGE_ENDINGS:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Signals that end the program in order: Ctrl-C, batch systems, a lost terminal."""
+"""Signals that end the program in an orderly way: from Ctrl-C, batch systems, a lost terminal."""
 
 SIGNAL_EXIT = 128
 """Exit code of a program that a signal ended, less the signal's number."""
@@ -24,7 +24,7 @@ SIGNAL_EXIT = 128
 AGAIN = "run the same command again"
 
 RESUMING = "ingest"
-"""The command that keeps what it has read."""
+"""The command that resumes when it is started again."""
 
 SERVING = ("view", "watch", "mcp")
 """Commands that run until a signal ends them, which is no error."""
@@ -45,7 +45,11 @@ def end_now(number: int, _frame: FrameType | None = None) -> None:
 
 
 def hint_after_signal(words: Sequence[str]) -> str | None:
-    """What to do after a signal ended the command line `words`; None where it was meant to."""
+    """What to do after a signal ended a command; None if that is how the command always ends.
+
+    Args:
+        words: the command line.
+    """
     command = next(iter(words), "")
     if command in SERVING:
         return None
@@ -58,17 +62,20 @@ def reason(number: int) -> str:
 
 
 class Stopped(KeyboardInterrupt):
-    """One of `SIGNALS` came. Its type differs because of `KeyboardInterrupt` itself, raised within
-    `exec` (in an import, say), Python kills itself at its end, whatever the exit code."""
+    """One of `SIGNALS` came.
+
+    It is a subclass because Python ends by killing itself, whatever the exit code, once
+    `KeyboardInterrupt` itself was raised within `exec` (in an import, say).
+    """
 
 
 class SignalCatcher:
-    """Raises `Stopped` at the first signal of `SIGNALS`; the second one ends the process.
+    """Raises `Stopped` at the first signal of `SIGNALS`; a second one ends the process at once.
 
-    So does one that comes while a module is imported: where compiled modules run Python while they
-    are initialized (DuckDB does), an exception aborts the process. `number` is the signal that
-    came, because DuckDB and workers raise other errors then. Signals that are ignored on purpose,
-    for example by nohup, stay ignored.
+    A signal during an import ends the process at once, too: compiled modules such as DuckDB run
+    Python while they are initialized, and an exception there would abort the process. `number` is
+    the signal that came; it tells errors of DuckDB and workers that follow from it. Signals that
+    are ignored on purpose, for example by nohup, stay ignored.
     """
 
     def __init__(self) -> None:
@@ -79,10 +86,10 @@ class SignalCatcher:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self._before = {each: signal.getsignal(each) for each in SIGNALS}
-            self._hook, sys.unraisablehook = sys.unraisablehook, self._not_raised
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._handle_ignored
             for number, before in self._before.items():
                 if before not in (signal.SIG_IGN, None):
-                    signal.signal(number, self._came)
+                    signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,7 +100,7 @@ class SignalCatcher:
             if before is not None:
                 signal.signal(number, before)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
             end_now(self.number)
         if _is_importing(frame):
@@ -102,15 +109,15 @@ class SignalCatcher:
         if not self._leaving:
             raise Stopped
 
-    def _not_raised(self, ignored: UnraisableHookArgs) -> None:
-        """An exception that nobody can catch; an interrupt must not be lost like this."""
+    def _handle_ignored(self, ignored: UnraisableHookArgs) -> None:
+        """End the process if Python ignores a `Stopped`, raised where nothing can catch it."""
         if self.number is not None and isinstance(ignored.exc_value, Stopped):
             end_now(self.number)
         self._hook(ignored)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Whether a frame, or one that called it, imports a module."""
+    """Whether a frame or one of its callers imports a module."""
     while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
         frame = frame.f_back
     return frame is not None

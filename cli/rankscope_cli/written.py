@@ -1,4 +1,4 @@
-"""What `plot`, `report` and `export` print about the file that they wrote."""
+"""The output of `plot`, `report` and `export` about the file that they wrote."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Written:
     Attributes:
         shape: the class of its JSON document.
         title: of its table in Markdown.
-        facts: the keys of the document, and the columns of the table.
-        lines: the same in words.
+        facts: keys of the document, and columns of the table.
+        lines: the same facts in words.
         problems: warnings about it, besides those of the comparison.
     """
 

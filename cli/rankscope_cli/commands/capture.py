@@ -154,7 +154,7 @@ def capture(
         return
     if scheduler is None:
         raise UsageError("no scheduler is given", hint=f"rankscope capture {'|'.join(Scheduler)}")
-    wish = recipes.CaptureConfig(
+    config = recipes.CaptureConfig(
         local_ranks=tuple(sorted(parse_ranks(local_ranks, "--local-ranks"))) if local_ranks else (),
         nodes=nodes,
         capture_range=capture_range,
@@ -168,12 +168,12 @@ def capture(
         graph_nodes=graph_nodes,
         nsys=tuple(nsys or ()),
     )
-    following = None
+    next_capture = None
     if run is not None:
-        following = opened(run).next_capture()
-        wish = _merged(following.config(recipes.default_trace(scheduler.value)), wish)
+        next_capture = opened(run).next_capture()
+        config = _merged(next_capture.config(recipes.default_trace(scheduler.value)), config)
     name = "./profile.sh" if output is None else str(output)
-    script = recipes.wrapper(scheduler.value, wish, name)
+    script = recipes.wrapper(scheduler.value, config, name)
     usage = recipes.usage(scheduler.value, name)
     if functions is not None and not functions.exists():
         recipes.save(functions, recipes.functions_trace())
@@ -181,23 +181,23 @@ def capture(
     if output is not None:
         recipes.save(output, script)
     if output is None or shown is not Format.TABLE:
-        _print(script, shown, output, usage, following)
+        _print(script, shown, output, usage, next_capture)
     else:
         console.say(f"rankscope: wrote {output}; start the job with:", quiet)
         console.say(f"  {usage}", quiet)
 
 
-def _merged(needed: CaptureConfig, given: CaptureConfig) -> CaptureConfig:
-    """What a run needs, and what the command line gives, which comes first."""
-    unset = type(given)()
-    fresh = {
-        each.name: getattr(given, each.name)
-        for each in fields(given)
-        if getattr(given, each.name) != getattr(unset, each.name)
+def _merged(needed: CaptureConfig, requested: CaptureConfig) -> CaptureConfig:
+    """The options that a run needs, overridden by those of the command line."""
+    unset = type(requested)()
+    changed = {
+        each.name: getattr(requested, each.name)
+        for each in fields(requested)
+        if getattr(requested, each.name) != getattr(unset, each.name)
     }
-    if given.capture_range is not None:  # in place of the times that the run suggests
-        fresh = {"delay_s": None, "duration_s": None} | fresh
-    return replace(needed, **fresh)
+    if requested.capture_range is not None:  # replaces the times that the run suggests
+        changed = {"delay_s": None, "duration_s": None} | changed
+    return replace(needed, **changed)
 
 
 def _print(
@@ -205,14 +205,14 @@ def _print(
     shown: Format,
     output: Path | None = None,
     usage: str | None = None,
-    following: NextCapture | None = None,
+    next_capture: NextCapture | None = None,
 ) -> None:
     """Print a script as it is, as a row, as a block of Markdown, or as JSON."""
     path = None if output is None else str(output)
     if shown is Format.JSON:
         from rankscope.output.documents.capture import capture as document
 
-        console.write_document(document(script, path, usage, following))
+        console.write_document(document(script, path, usage, next_capture))
     elif shown is Format.CSV:
         import polars as pl
 

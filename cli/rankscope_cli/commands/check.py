@@ -94,7 +94,7 @@ def _show_warnings(db: Path, output: Format) -> None:
 
     comparison = opened(db).compare()
     warnings = comparison.warnings
-    by = scheduler_of(comparison.tables.reports["kind"])
+    scheduler = scheduler_of(comparison.tables.reports["kind"])
     if output is Format.JSON:
         from rankscope.output.documents.common import run_of, warnings_of
         from rankscope.output.documents.reports import Check
@@ -105,7 +105,7 @@ def _show_warnings(db: Path, output: Format) -> None:
     if output in (Format.CSV, Format.MARKDOWN):
         schema = dict.fromkeys(("code", "message", "ranks", "hint"), pl.String)
         frame = pl.DataFrame(
-            [{**asdict(each), "hint": remedy(each.code, by)} for each in warnings],
+            [{**asdict(each), "hint": remedy(each.code, scheduler)} for each in warnings],
             schema | {"ranks": pl.List(pl.Int64)},
         )
         console.write(frame_table.frame_text(frame, "Warnings", is_csv=output is Format.CSV))
@@ -114,7 +114,7 @@ def _show_warnings(db: Path, output: Format) -> None:
     console.headline(f"{short_path(db)}: {ranks_text(ranks)}, {counted(len(warnings), 'warning')}.")
     for each in warnings:
         console.write("")
-        console.problem(each.message, remedy(each.code, by))
+        console.problem(each.message, remedy(each.code, scheduler))
 
 
 def _show(

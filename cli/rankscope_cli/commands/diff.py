@@ -136,15 +136,15 @@ def with_whole_baseline(arguments: Sequence[str]) -> list[str]:
     AFTER stands before the option, all words up to the next option belong to the baseline;
     otherwise the last of them is AFTER.
     """
-    given = list(arguments)
-    if given.count("--baseline") != 1:
-        return given
-    at = given.index("--baseline")
-    stop = next((i for i in range(at + 1, len(given)) if given[i].startswith("-")), len(given))
-    is_named = any(not each.startswith("-") and each.endswith(".duckdb") for each in given[1:at])
-    last = stop if is_named or stop - at <= 2 else stop - 1
-    more = [word for name in given[at + 2 : last] for word in ("--baseline", name)]
-    return [*given[: at + 2], *more, *given[last:]]
+    words = list(arguments)
+    if words.count("--baseline") != 1:
+        return words
+    start = words.index("--baseline")
+    stop = next((i for i in range(start + 1, len(words)) if words[i].startswith("-")), len(words))
+    is_named = any(not each.startswith("-") and each.endswith(".duckdb") for each in words[1:start])
+    last = stop if is_named or stop - start <= 2 else stop - 1
+    more = [word for name in words[start + 2 : last] for word in ("--baseline", name)]
+    return [*words[: start + 2], *more, *words[last:]]
 
 
 def _gate(result: RunDiff, limit: float) -> None:

@@ -45,35 +45,35 @@ def explain(
     """
     from rankscope.output import explain as documents
 
-    wanted = " ".join(term or [])
-    found = documents.explain(wanted) if wanted else documents.Explanation(documents.entries())
+    text = " ".join(term or [])
+    explanation = documents.explain(text) if text else documents.Explanation(documents.entries())
     if output is Format.JSON:
         from rankscope.output.documents.explain import explain as document
 
-        console.write_document(document(wanted or None, found))
+        console.write_document(document(text or None, explanation))
     elif output is Format.CSV:
-        _write_csv(found.entries)
+        _write_csv(explanation.entries)
     elif output is Format.MARKDOWN:
-        texts = (f"## {entry.term}\n\n{entry.markdown}" for entry in found.entries)
+        texts = (f"## {entry.term}\n\n{entry.markdown}" for entry in explanation.entries)
         console.write("\n\n".join(texts))
-    elif wanted:
-        _show(found)
+    elif text:
+        _show(explanation)
     else:
-        _list(found.entries)
+        _list(explanation.entries)
         console.say(f"\nThe documents: {documents.FOLDER}", quiet)
 
 
-def _show(found: Explanation) -> None:
+def _show(explanation: Explanation) -> None:
     """Every entry in full."""
-    for number, entry in enumerate(found.entries):
+    for number, entry in enumerate(explanation.entries):
         if number:
             console.write("")
         console.headline(f"{entry.term} ({entry.group.lower()})")
         for paragraph in entry.paragraphs:
             console.prose(paragraph)
-    if found.related:
+    if explanation.related:
         console.write("")
-        console.prose(f"See also: {', '.join(found.related)}")
+        console.prose(f"See also: {', '.join(explanation.related)}")
 
 
 def _list(entries: tuple[Entry, ...]) -> None:

@@ -27,8 +27,8 @@ TRACES = (".json", ".json.gz")
 TABLES = (".parquet", ".csv")
 """Endings of the names of traces and tables."""
 
-SURELY = 0.9
-"""Share of the largest size that a hint aims at: iterations differ in size."""
+SAFE_SHARE = 0.9
+"""Share of the largest size that a hint aims at, since iterations differ in size."""
 
 VIEWER = "https://ui.perfetto.dev"
 """A viewer of traces, which keeps them on the user's machine."""
@@ -109,10 +109,10 @@ def export(
     selected = _selected(comparison, ranks)
     limited = analysis.iter_range is not None
     if rows_only:
-        done = _rank_iterations(comparison, selected, limited, target, ending)
+        written = _rank_iterations(comparison, selected, limited, target, ending)
     else:
-        done = _detail(comparison, selected, limited, metric, target, ending, table)
-    done.show(run, comparison, output, quiet, verbose)
+        written = _detail(comparison, selected, limited, metric, target, ending, table)
+    written.show(run, comparison, output, quiet, verbose)
 
 
 def _selected(comparison: Comparison, ranks: str | None) -> list[int] | None:
@@ -182,13 +182,13 @@ def _detail(
 
     picks = picks_of(comparison, metric)
     numbers = comparison.selection.numbers
-    moments = numbers if limited else picks.nearby(numbers)
+    iterations = numbers if limited else picks.nearby(numbers)
     picked = [each.rank for each in picks.picks]
-    every = with_last_to_arrive(comparison, picked, moments) if ranks is None else ranks
+    exported = with_last_to_arrive(comparison, picked, iterations) if ranks is None else ranks
     if table is None:
         labels = {each.rank: each.label for each in picks.picks}
-        return _write_trace(comparison, every, moments, labels, target, ending)
-    shown = timeline(comparison, every, moments)
+        return _write_trace(comparison, exported, iterations, labels, target, ending)
+    shown = timeline(comparison, exported, iterations)
     frame = getattr(shown, table.value)
     _write_table(frame, target, ending)
     of_ranks = shown.ranks["rank"].sort()
@@ -198,7 +198,7 @@ def _detail(
 def _write_trace(
     comparison: Comparison,
     ranks: Sequence[int],
-    moments: Sequence[int],
+    iterations: Sequence[int],
     labels: dict[int, str],
     target: Path,
     ending: str,
@@ -206,8 +206,8 @@ def _write_trace(
     """Write a trace, report by report, so that memory does not grow with their number.
 
     Raises:
-        UsageError: it is larger than what a browser opens, or cannot be written. What was at
-            `target` stays.
+        UsageError: it is larger than what a browser opens, or cannot be written. A file that was at
+            `target` is kept.
         ReportError: a report is gone, or not the one that was ingested.
     """
     from rankscope import __version__
@@ -216,7 +216,7 @@ def _write_trace(
     from rankscope.util.atomic_io import written_whole
     from rankscope.util.sanitize import sanitized
 
-    parts = timelines(comparison, ranks, moments, states=True)
+    parts = timelines(comparison, ranks, iterations, states=True)
     first = next(parts)
     about = {
         "program": f"rankscope {__version__}",
@@ -227,18 +227,18 @@ def _write_trace(
     }
     heights: list[int] = []
 
-    def noted() -> Iterator[Timeline]:
+    def counted_parts() -> Iterator[Timeline]:
         for part in chain([first], parts):
             events = (part.phases, part.states, part.collectives, part.operations)
             heights.append(sum(each.height for each in events))
             yield part
 
-    pieces = bounded(trace(noted(), about, labels), first, ranks)
+    pieces = bounded(trace(counted_parts(), about, labels), first, ranks)
     begin = next(pieces)  # if the whole is too large, this raises before a file is made
     try:
         with written_whole(target) as partial, partial.open("wb") as file:
-            _write_pieces(file, chain([begin], _shielded(pieces)), ending.endswith(".gz"))
-    except _NotRead as failed:
+            _write_pieces(file, chain([begin], _with_read_errors(pieces)), ending.endswith(".gz"))
+    except _ReadError as failed:
         raise failed.error from None
     return _written(target, "trace", sum(heights), sorted(ranks), first.iterations, first.problems)
 
@@ -246,9 +246,9 @@ def _write_trace(
 def bounded(
     pieces: Iterator[bytes], first: Timeline, ranks: Sequence[int], most: int | None = None
 ) -> Iterator[bytes]:
-    """The pieces of a trace, unless they are more than a browser opens.
+    """The pieces of a trace, unless it is larger than what a browser opens.
 
-    The first piece says how large the whole will be, since it has the ranks of one report.
+    The size of the whole is estimated from the first piece, which has the ranks of one report.
 
     Args:
         first: the part that is in the first piece.
@@ -268,7 +268,7 @@ def bounded(
             expected = len(piece) * len(ranks) // first.ranks.height
         if max(written, expected) > most:
             numbers = first.iterations
-            fitting = int(len(numbers) * SURELY * most / max(written, expected))
+            fitting = int(len(numbers) * SAFE_SHARE * most / max(written, expected))
             raise UsageError(
                 f"a trace of {counted(len(ranks), 'rank')} and "
                 f"{counted(len(numbers), 'iteration')} has about {size(max(written, expected))}; "
@@ -280,20 +280,20 @@ def bounded(
         yield piece
 
 
-class _NotRead(Exception):
-    """An error while reports are read, which does not concern the file that is written."""
+class _ReadError(Exception):
+    """An `OSError` from reading reports, as opposed to one from writing the trace."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error)
         self.error = error
 
 
-def _shielded(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces; an `OSError` of making them is `_NotRead`."""
+def _with_read_errors(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces; an `OSError` from making them becomes a `_ReadError`."""
     try:
         yield from pieces
     except OSError as error:
-        raise _NotRead(error) from error
+        raise _ReadError(error) from error
 
 
 def _write_pieces(file: BinaryIO, pieces: Iterable[bytes], zipped: bool) -> None:
@@ -329,7 +329,7 @@ def _written(
     iterations: Iterable[int],
     problems: tuple[RunWarning, ...] = (),
 ) -> Written:
-    """What to print of a file, and how to open it.
+    """The output about a file, with how to open it.
 
     Args:
         kind: `trace`, or the name of the table.

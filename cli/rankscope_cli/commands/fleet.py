@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rankscope.history.fleet.fleet import Fleet
 
 ADD = "add"
-"""The word before databases that a ledger shall take in."""
+"""The first argument where the databases that follow are added to a ledger."""
 
 
 def fleet(
@@ -132,7 +132,7 @@ def _check(prometheus: Path | None, page: Path | None, picture: Path | None) -> 
 def _write(
     answer: Fleet, prometheus: Path | None, page: Path | None, picture: Path | None, theme: Theme
 ) -> None:
-    """Write the files that were asked for."""
+    """Write the requested files."""
     from rankscope.util.atomic_io import write_whole
 
     if prometheus is not None:
@@ -149,17 +149,17 @@ def _write(
         Picture(draw_fleet(answer, theme.value), theme.value).save(picture)
 
 
-def _collected(given: list[str], store: Path | None) -> Collected:
-    """The evidence that the arguments name; with `add` it is put into the ledger first.
+def _collected(arguments: list[str], store: Path | None) -> Collected:
+    """The evidence in the named databases and in the ledger; with `add` it is stored there first.
 
     Raises:
-        UsageError: they name nothing, or no ledger to add to.
+        UsageError: no database and no ledger is named, or `add` lacks one of them.
     """
     from rankscope.errors import UsageError
     from rankscope.history.fleet.collect import add_to_ledger, collect, databases, read_ledger
 
-    adding = given[:1] == [ADD]
-    names = given[1:] if adding else given
+    adding = arguments[:1] == [ADD]
+    names = arguments[1:] if adding else arguments
     if adding and (store is None or not names):
         raise UsageError(
             "add needs a ledger and databases of runs",
@@ -169,12 +169,12 @@ def _collected(given: list[str], store: Path | None) -> Collected:
         raise UsageError(
             "no runs are named", hint="rankscope fleet runs/*.duckdb, or --store fleet.duckdb"
         )
-    own = None if store is None else os.path.realpath(store)  # a circle of links is no error
-    paths = [path for path in databases(names) if os.path.realpath(path) != own]
-    found = collect(paths) if paths else None
+    ledger = None if store is None else os.path.realpath(store)  # a circle of links is no error
+    paths = [path for path in databases(names) if os.path.realpath(path) != ledger]
+    collected = collect(paths) if paths else None
     if store is None:
-        assert found is not None
-        return found
-    if adding and found is not None:
-        add_to_ledger(store, found)
-    return read_ledger(store, found)
+        assert collected is not None
+        return collected
+    if adding and collected is not None:
+        add_to_ledger(store, collected)
+    return read_ledger(store, collected)

@@ -39,7 +39,7 @@ WHY_EMPTY = {
 """Value of `--by` whose table may be empty → the reason."""
 
 MORE = "More: --all, --gain (what each repair would save), --by iteration|phase|…, explain WORD"
-"""The last line."""
+"""The last line of the output."""
 
 
 def imbalance(
@@ -138,7 +138,7 @@ def imbalance(
 
 
 def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
-    """Raise a usage error if `--ranks` names ranks of another run, or rows that are of all."""
+    """Raises `UsageError` if `--ranks` names unknown ranks, or a row of `--by` has all ranks."""
     from rankscope.errors import UsageError
     from rankscope.output.default_views import check_ranks
 

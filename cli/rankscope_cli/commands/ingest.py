@@ -1,4 +1,4 @@
-"""`rankscope ingest`: the reports of a run into one database."""
+"""`rankscope ingest`: reads the reports of a run into one database."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def ingest(
         if run is not None:
             raise UsageError("--run with --all-runs", hint="give one of them")
         count = _count_runs(paths, shaping.rank_pattern)
-        names = {db.with_stem(f"{db.stem}-{each}"): each for each in range(1, count + 1)}
-        databases = {**names} if count > 1 else databases
+        numbered = {db.with_stem(f"{db.stem}-{each}"): each for each in range(1, count + 1)}
+        databases = {**numbered} if count > 1 else databases
     documents: list[Ingest] = []
     for target, number in databases.items():
         with console.progress(quiet) as (started, advance):
@@ -135,8 +135,9 @@ def ingest(
         with reading(target, patience_s=AFTERWARDS_S) as stored:
             matched = stored.compare(until=Stage.MATCH)
             if output is Format.JSON:
-                made = document(target, matched, done.outcomes, done.seconds, done.events)
-                documents.append(made)
+                documents.append(
+                    document(target, matched, done.outcomes, done.seconds, done.events)
+                )
             else:
                 _show(target, matched, done, output, quiet, verbose)
     if output is Format.JSON:
@@ -148,14 +149,14 @@ ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
 
 
 def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
-    """The number of runs that the reports are of."""
+    """The number of runs that the reports belong to."""
     from rankscope.ingestion.preflight import found_runs, reports_to_read
     from rankscope.sources.discover import discover
     from rankscope.sources.identify import pattern
 
-    own = pattern(rank_pattern)
-    found = discover(paths, lambda *_: None)  # ingest says which reports are unreadable
-    return len(found_runs(reports_to_read(found, own)[0], own))
+    path_pattern = pattern(rank_pattern)
+    files = discover(paths, lambda *_: None)  # ingest warns of unreadable reports
+    return len(found_runs(reports_to_read(files, path_pattern)[0], path_pattern))
 
 
 def _show(

@@ -33,5 +33,5 @@ def mcp(
     """
     from rankscope.agent.server import serve
 
-    said = "rankscope: answering on stdin and stdout; Ctrl-C ends it"
-    serve(folders, lambda: console.say(said, quiet))
+    message = "rankscope: answering on stdin and stdout; Ctrl-C ends it"
+    serve(folders, lambda: console.say(message, quiet))

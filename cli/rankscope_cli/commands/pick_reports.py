@@ -23,7 +23,7 @@ WINDOW_FIELDS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_e
 """Fields of a window in the CSV."""
 
 LARGE_GUI_BYTES = 16 * 10**9
-"""Above this memory in the GUI (bytes) there is a warning: few workstations have more to spare."""
+"""Memory in the GUI (bytes) above which a warning is given: few workstations have more to spare."""
 
 VIEWERS = "https://ui.perfetto.dev or chrome://tracing"
 """Viewers of traces of the PyTorch profiler; both keep the traces on the user's machine."""
@@ -86,10 +86,10 @@ def pick_reports(
     if output is Format.JSON:
         from rankscope.output.documents.pick_reports import pick_reports as document
 
-        made = document(
+        answer = document(
             db, comparison, problems, picks, shown.command, view=shown.view, rsync=shown.rsync
         )
-        console.write_document(made)
+        console.write_document(answer)
         return
     if output is Format.TABLE:
         console.headline(comparison.verdict.sentence)
@@ -154,7 +154,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
 
 
 def _obstacle(report: Path, them: str) -> str:
-    """Why no viewer opens a report that has no other form for a viewer.
+    """Why no viewer opens a report.
 
     Args:
         them: the pronoun for the reports that the sentence is about.
@@ -170,17 +170,17 @@ def _problems(picks: Picks) -> list[RunWarning]:
     from rankscope.model.reports import RunWarning
     from rankscope.output.quantities import short_path, size
 
-    found: dict[str, str] = {}
+    warnings: dict[str, str] = {}
     if picks.unopenable:
         first, more = short_path(picks.unopenable[0]), len(picks.unopenable) - 1
         names, them = (f"{first} and {more} more", "them") if more else (first, "it")
-        found["report-missing"] = f"{names}: {_obstacle(picks.unopenable[0], them)}"
+        warnings["report-missing"] = f"{names}: {_obstacle(picks.unopenable[0], them)}"
     if not picks.in_browser and picks.gui_bytes > LARGE_GUI_BYTES:
-        found["picks-large"] = (
+        warnings["picks-large"] = (
             f"the GUI needs at least {size(picks.gui_bytes)} of memory for all picked reports; "
             "open two of them, or capture fewer iterations"
         )
-    return [RunWarning(code, text) for code, text in found.items()]
+    return [RunWarning(code, text) for code, text in warnings.items()]
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
@@ -191,14 +191,14 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
     if output is Format.CSV:
         console.write(markdown_csv.csv(_frame(picks)))
         return
-    every = [
+    tables = [
         text_tables.picks_table(picks),
         *(text_tables.windows_table(picks, look) for look in picks.looks),
     ]
     if output is Format.MARKDOWN:
-        console.write("\n\n".join(map(markdown_csv.markdown, every)))
+        console.write("\n\n".join(map(markdown_csv.markdown, tables)))
     else:
-        for table in every:
+        for table in tables:
             console.show(table, show_all=True)
             console.write("")
     cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"

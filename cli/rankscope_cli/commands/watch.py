@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rankscope.watch.watcher import Poll, Watcher
 
 INTERVAL_S = 30.0
-"""Time between two looks at the folder, s."""
+"""Time between two searches of the folder, s."""
 
 
 def watch(
@@ -126,12 +126,12 @@ def watch(
             f"when it changes; the database is {short_path(db)}; Ctrl-C ends it",
             quiet,
         )
-    for look in count():
+    for number in count():
         poll = watcher.poll(once)
         _announce(watcher, poll, words, output, once, quiet)
         if prometheus is not None:
             _write(watcher, prometheus, quiet)
-        if once and (look or not poll.growing):
+        if once and (number or not poll.growing):
             break
         time.sleep(settle if once else interval)
 
@@ -144,7 +144,7 @@ def _announce(
     once: bool,
     quiet: bool,
 ) -> None:
-    """Print what a look brought, and tell the program of `--exec`."""
+    """Print the results of a poll, and pass verdicts to the program of `--exec`."""
     from rankscope.output.documents.common import one_line
     from rankscope.util.wording import counted
     from rankscope.watch import documents
@@ -165,7 +165,7 @@ def _announce(
 
 
 def _write(watcher: Watcher, target: Path, quiet: bool) -> None:
-    """Write the file for node_exporter; a failure later on is a warning."""
+    """Write the file for node_exporter; a failure is a warning, since the next poll tries again."""
     from rankscope.errors import DatabaseError, UsageError
     from rankscope.util.atomic_io import write_whole
     from rankscope.util.sanitize import sanitized
@@ -173,5 +173,5 @@ def _write(watcher: Watcher, target: Path, quiet: bool) -> None:
 
     try:
         write_whole(target, prometheus(watcher).encode())
-    except (DatabaseError, UsageError) as error:  # the next look tries again
+    except (DatabaseError, UsageError) as error:
         console.say(f"rankscope: warning: {sanitized(error.message, 2000)}", quiet)
