@@ -177,6 +177,8 @@ def noise_of(share: Floats, roles: Index) -> float:
     spread = []
     for role in np.unique(roles):
         of_role = share[roles == role]
+        if len(of_role) < 2:
+            continue
         of_role = of_role[np.argsort(of_role.mean(axis=1), kind="stable")]
         difference = of_role - np.roll(of_role, 1, axis=0)
         count = difference.shape[1]

@@ -110,8 +110,9 @@ def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Sl
         if trait is None or not _is_sure(trait):
             return traits, trait
         traits.append(trait)
-        others = ~np.isin(excess.ranks, trait.ranks)
-        excess = replace(excess, total=np.where(others[:, None], excess.total, 0.0))
+        others = ~np.isin(excess.ranks, trait.ranks)[:, None]
+        excess = replace(excess, total=np.where(others, excess.total, 0.0))
+        spans = None if spans is None else np.where(others, spans, 0.0)
     return traits, None
 
 
@@ -144,10 +145,16 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
     if not len(sizes):
         return None
+    leading = order
     if spans is None:  # a slow rank stays slow, so the others tell how long an excess lasts
         length = lasting(np.delete(cells, order[: sizes[0]], 0))
         spans = np.add.reduceat(cells, np.arange(0, cells.shape[1], length), axis=1)
+    else:
+        leading = np.argsort(-spans.sum(axis=1), kind="stable")
     chances = chance_of_sets(spans, excess.roles, sizes.tolist()).tolist()
+    for place, size in enumerate(sizes):  # spans in which others lead say nothing of these ranks
+        if {*order[:size]} != {*leading[:size]}:
+            chances[place] = 1.0
     tried = (_set_of(excess, noise, order[:k], p) for k, p in zip(sizes, chances, strict=True))
     return max(filter(None, tried), key=lambda each: each[1], default=(None, 0.0))[0]
 

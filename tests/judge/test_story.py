@@ -11,7 +11,7 @@ from rankscope.judge.chance import (
     chance_of_sets,
     iterations_to_settle,
 )
-from rankscope.judge.excess import Excess, excess_of
+from rankscope.judge.excess import Excess, excess_of, noise_of
 from rankscope.judge.levels import ALPHA
 from rankscope.judge.story import Story, story_of
 from rankscope.util.robust import Floats
@@ -260,6 +260,23 @@ def test_within_one_step_the_collectives_are_exchanged() -> None:
     found = story_of(excess(totals - totals.min(), 150.0), spans)
     assert ranks_of(found)[0] == (2, 5)
     assert found.slow[0].chance is not None
+
+
+def test_a_rank_with_one_long_span_is_not_slow_because_another_one_is_slow_in_all() -> None:
+    spans = np.random.default_rng(5).normal(1.0, 0.02, (8, 84)) * MS
+    spans[0] *= 1.3
+    spans[1, 10] += 8 * MS
+    totals = spans.sum(axis=1)[:, None] / MS
+    found = story_of(excess(totals - totals.min(), 150.0), spans)
+    assert ranks_of(found) == [(0,), (1,)]
+    assert [each.chance is None for each in found.slow] == [False, True]
+
+
+def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:
+    share = np.random.default_rng(0).normal(0.0, 0.02, (6, 20))
+    share[4:] = 0.0
+    alone = noise_of(share, np.array([0, 0, 0, 0, 1, 2]))
+    assert alone == noise_of(share[:4], np.zeros(4, dtype=np.int64)) > 0.0
 
 
 @pytest.mark.parametrize(("ranks", "count"), [(8, 4), (2, 11)])
