@@ -424,7 +424,7 @@ def phases_of(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     clocks = {"host": host_segments(detail.host, not detail.hidden)}
     if detail.has_device:
         clocks["gpu"] = device_segments(detail.device)
-    number = detail.found.frame.select(
+    number = detail.iterations.frame.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), pl.col("iteration") + shift
     )
     segments = pl.concat(
@@ -443,12 +443,12 @@ def states_of(
     host_of: HostEvents | None,
 ) -> pl.DataFrame:
     """TIMELINE_STATES of one rank in some iterations, on its report's axis."""
-    windows = detail.found.frame.with_columns(pl.col("iteration") + shift).filter(
+    windows = detail.iterations.frame.with_columns(pl.col("iteration") + shift).filter(
         pl.col("iteration").is_in(numbers)
     )
     if host_of is None or windows.is_empty():
         return pl.DataFrame(schema=TIMELINE_STATES)
-    thread = detail.found.thread
+    thread = detail.iterations.thread
     span = windows["window_start"].to_numpy().min(), windows["window_end"].to_numpy().max()
     events = host_of({thread: span})[thread]
     parts = [
@@ -464,7 +464,7 @@ def states_of(
 
 def operations_of(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     """TIMELINE_OPERATIONS of one rank, on its report's axis."""
-    work = pl.concat(belonging(part, detail.found.frame) for part in detail.work.parts())
+    work = pl.concat(belonging(part, detail.iterations.frame) for part in detail.work.parts())
     collective = pl.col("operation").is_not_null()
     kind, name = (pl.col(each).cast(pl.String) for each in ("kind", "name"))
     named = work.with_columns(

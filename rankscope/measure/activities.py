@@ -46,7 +46,8 @@ class ActivityTotals:
         names = work.by_name
         leads = leading(names[["kind", "name"]], names["total_ns"].to_numpy(), MOST_NAMES)
         leaders = names.filter(pl.Series(leads) & (names["name"] != "")).sort("kind", "name")
-        # A row counts a window, a phase and a lead: the other names of a kind, then leading ones.
+        # A row stands for a window, a phase and a lead: first each kind, for its other names, then
+        # the leading names.
         kinds = pl.Series("kind", WORK.categories, WORK)
         kind, name = (leaders[each].to_physical().to_numpy() for each in ("kind", "name"))
         # by the codes of kinds and names; the last column is of names that do not lead
@@ -66,8 +67,8 @@ class ActivityTotals:
         if work.is_empty():
             return
         row = self._row(work)
-        place, some = places(row - row.min())
-        rows = row[some]
+        place, first = places(row - row.min())
+        rows = row[first]
         start, end = work["start"].to_numpy(), work["end"].to_numpy()
         clear, within = self._overlap(start, end)
         size = np.where(is_null(work["grid"]), filled(work["bytes"], 0), filled(work["grid"], 0))
@@ -78,8 +79,8 @@ class ActivityTotals:
         lengths = signed(end - start, clear, within)[sampled]
         self._sample.add(place[sampled], self._counted(rows), self._rows, lengths)
         self._rows += len(rows)
-        every = sums[:, ::2] + sums[:, 1::2]
-        self._parts.append((rows, np.concatenate((every, sums[1:, 1::2]))))
+        totals = sums[:, ::2] + sums[:, 1::2]
+        self._parts.append((rows, np.concatenate((totals, sums[1:, 1::2]))))
 
     def _row(self, work: pl.DataFrame) -> Times:
         """The row that counts each operation."""
@@ -91,16 +92,19 @@ class ActivityTotals:
         return np.asarray(cell * len(self._kinds) + lead)
 
     def _counted(self, rows: Times) -> Times:
-        """How many operations the earlier parts have of some rows, which are in order."""
+        """How many operations of each row the earlier parts have; `rows` is sorted."""
         counts = np.zeros_like(rows)
         for earlier, sums in self._parts:
             if earlier[-1] >= rows[0]:  # a few windows go on in this chunk
-                _, here, there = np.intersect1d(rows, earlier, True, return_indices=True)
-                counts[here] += sums[0, there]
+                _, place, earlier_place = np.intersect1d(rows, earlier, True, return_indices=True)
+                counts[place] += sums[0, earlier_place]
         return counts
 
     def _overlap(self, start: Times, end: Times) -> tuple[Flags, Flags]:
-        """Whether no collective overlaps an interval, and whether collectives fill it; by start."""
+        """Whether no collective overlaps each interval, and whether collectives fill it.
+
+        Intervals are in order of their starts.
+        """
         first, last = np.searchsorted(self._high, start[[0, -1]], side="right")
         following = first + count_before(start, self._high[first:last])  # ends next
         low, high = np.append(self._low, NEVER), np.append(self._high, NEVER)
@@ -114,9 +118,9 @@ class ActivityTotals:
         if not self._parts:
             return empty(_KEYED)
         parts, sums = zip(*self._parts, strict=True)
-        every = np.concatenate(parts)
-        group, some = places(every - every.min())
-        row = every[some]
+        rows = np.concatenate(parts)
+        group, first = places(rows - rows.min())
+        row = rows[first]
         totals = added_up(np.concatenate(sums, axis=1), group, len(row))
         cell, lead = np.divmod(row, len(self._kinds))
         window, phase = np.divmod(cell, len(PARTS))
@@ -172,8 +176,8 @@ def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
         keys = with_series(segments, part["name"].filter(pl.Series(inside)))
         length = (end - start)[inside]
         parts.append(summed(keys, np.stack((np.ones_like(length), length, 0 * length)))[:2])
-    every, totals = zip(*parts, strict=True)
-    keys = pl.concat(every)
+    key_parts, totals = zip(*parts, strict=True)
+    keys = pl.concat(key_parts)
     keys = with_series(keys, keys["label"].alias("phase"), constant("kind", "range", keys.height))
     ranges = _lumped(keys[_KEY], np.concatenate(totals, axis=1))
     return conform(ranges, _KEYED, optional=("clear_ns", "clear_size", "launches"))

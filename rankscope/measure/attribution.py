@@ -28,7 +28,7 @@ from rankscope.util.numbers import NEVER
 
 OWNER = [*STREAM, "launch_thread", "kind"]
 ALIKE = [*OWNER, "talks", "window", "phase"]
-"""Columns by which the survey groups operations; few groups differ in the first of them."""
+"""Columns by which the survey groups operations; few groups differ in OWNER."""
 
 OTHER = pl.Series(["other"], dtype=SEGMENTS["label"])
 
@@ -47,7 +47,7 @@ class HostSide:
 
 
 class _Places:
-    """The host timeline of one process, to look up moments in."""
+    """Looks up moments in the host timeline of one process."""
 
     def __init__(self, host: HostSide) -> None:
         self._process = host.process
@@ -68,7 +68,7 @@ class _Places:
         )
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
-        """DEVICE_WORK of the process with `phase` and `window`; ranges tell more operations."""
+        """DEVICE_WORK of the process with `phase`, `window`, and `operation` also from ranges."""
         own = (part["process"] == self._process).to_numpy()
         work = with_calls_around(rows_of(part, own), self._calls)
         rows = self._rows(work["start"] if self._launchless else work["launch"])
@@ -139,15 +139,15 @@ def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
         work: device work of the report; read once.
         hosts: the host timeline of each process.
     """
-    looks = [_Look(host, holds=isinstance(work, InMemoryWork)) for host in hosts]
+    surveys = [_Survey(host, holds=isinstance(work, InMemoryWork)) for host in hosts]
     for part in work.first_look():
-        for look in looks:
-            look.at(part)
-    return [look.result(work) for look in looks]
+        for survey in surveys:
+            survey.add(part)
+    return [survey.result(work) for survey in surveys]
 
 
-class _Look:
-    """The survey of one process: what groups of operations it has."""
+class _Survey:
+    """Collects the survey of one process: its groups of operations."""
 
     def __init__(self, host: HostSide, holds: bool) -> None:
         self._host = host
@@ -158,14 +158,14 @@ class _Look:
         self._by_name: list[pl.DataFrame] = []
         self._earlier = _EarlierWork(host.timeline["start"].min())
 
-    def at(self, part: pl.DataFrame) -> None:
+    def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of the report's work."""
         work = self._placed(part)
         if self._holds:
             self._held.append(work)
         talks = ~is_null(work["operation"])
-        place, some = places(codes(work[OWNER]))
-        owner, owners = pl.Series("owner", place), taken(work[OWNER], some)
+        place, first = places(codes(work[OWNER]))
+        owner, owners = pl.Series("owner", place), taken(work[OWNER], first)
         groups = with_series(work[["window", "phase", "end"]], owner, pl.Series("talks", talks))
         alike = groups.group_by(pl.exclude("end")).agg(pl.col("end").max())
         self._alike.append(_with_owners(alike, owners))
@@ -208,7 +208,7 @@ class _Look:
 
 
 def _with_owners(groups: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
-    """Groups with what the place in `owner` stands for."""
+    """Groups with the columns of the owner at each place in `owner`."""
     return with_series(groups, *taken(owners, groups["owner"].to_numpy()))
 
 
@@ -220,9 +220,9 @@ def _any(flags: Flags, alike: Times) -> Flags:
 class _EarlierWork:
     """Finds the work that was launched before the first iteration.
 
-    A stream runs its work in the order of the launches. So what it runs without a launch record
-    before anything with one was launched before the capture, if the device had such work (maybe a
-    collective that others wait behind) when the first recorded launch came.
+    A stream runs its work in the order of the launches. Work without a launch record that runs
+    before any work with one was therefore launched before the capture, provided that the device had
+    such work (perhaps a collective that others wait behind) at the first recorded launch.
     """
 
     def __init__(self, begin: object) -> None:
@@ -257,11 +257,11 @@ class _EarlierWork:
                 rows.append(rows_of(work[[*STREAM, "start", "end"]], of & ~talks))
 
     def end(self, streams: pl.DataFrame) -> int | None:
-        """The end of that work on some streams; None: there is none."""
-        found = [*self._outside, *self._heads()]
-        if not found:
+        """The latest end of that work on the given streams; None without any."""
+        earlier = [*self._outside, *self._heads()]
+        if not earlier:
             return None
-        own = pl.concat(found).join(streams, on=STREAM, how="semi", nulls_equal=True)
+        own = pl.concat(earlier).join(streams, on=STREAM, how="semi", nulls_equal=True)
         latest = own["end"].max()
         return latest if isinstance(latest, int) else None
 
@@ -285,8 +285,8 @@ class _EarlierWork:
 def _is_training(threads: Times, streams: pl.DataFrame, work: pl.DataFrame) -> Flags:
     """Whether the training threads launched an operation."""
     unrecorded = is_null(work["launch_thread"])
-    found = ~unrecorded & np.isin(filled(work["launch_thread"], 0), threads)
+    training = ~unrecorded & np.isin(filled(work["launch_thread"], 0), threads)
     for stream in streams.iter_rows():
         same = [work[name].eq_missing(value) for name, value in zip(STREAM, stream, strict=True)]
-        found |= unrecorded & np.logical_and.reduce([each.to_numpy() for each in same])
-    return found
+        training |= unrecorded & np.logical_and.reduce([each.to_numpy() for each in same])
+    return training

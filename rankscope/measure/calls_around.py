@@ -1,4 +1,4 @@
-"""Host ranges that launch communication tell what the kernels they launched do."""
+"""The communication that kernels do, by the host ranges that launched them."""
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ def calls_around(meaningful: pl.DataFrame) -> pl.DataFrame:
     """AROUND: the outermost ranges of each thread that launch one known kind of communication.
 
     Of an operator and the call inside it that does the same, the inner one counts: the operator may
-    copy as well. A call inside one of an unknown kind tells the kind.
+    copy as well. Inside a call of an unknown kind, the inner call counts.
 
     Args:
         meaningful: RANGES of one process by start, outer ones first, with the columns of MEANINGS.
@@ -50,8 +50,8 @@ def calls_around(meaningful: pl.DataFrame) -> pl.DataFrame:
 def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """DEVICE_WORK whose `operation` also follows from the ranges around the launches.
 
-    A kernel that may run any collective runs the one of the range. A kernel that is not known as
-    communication is if it is the only kernel that the range launched.
+    A kernel that may run any collective runs the one of the range. A kernel that is not known to
+    communicate does so if it is the only kernel that the range launched.
 
     Args:
         work: DEVICE_WORK of one process.

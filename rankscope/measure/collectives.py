@@ -22,7 +22,7 @@ from rankscope.util.numbers import NEVER
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
 FEW_BYTES = 64
-"""A reduction of at most this size (bytes) sums up some numbers, such as the gradient norm."""
+"""A reduction of at most this size (bytes) is of a few numbers, such as the gradient norm."""
 
 NAMED = "named"
 """First word of communicator names that are the same on every rank."""
@@ -188,8 +188,8 @@ def _carry_most(calls: pl.DataFrame, group: Times) -> Flags:
     carried = filled(calls["bytes"], 0)
     if calls["bytes"].has_nulls():
         length = (calls["end_ns"] - calls["arrival_ns"]).to_numpy()
-        alike, some = places(codes(calls[["communicator", "operation", "ordinal"]]))
-        fastest = np.full(len(some), NEVER)
+        alike, firsts = places(codes(calls[["communicator", "operation", "ordinal"]]))
+        fastest = np.full(len(firsts), NEVER)
         np.minimum.at(fastest, alike, length)
         carried = fastest[alike]
     _, first, place = np.unique(group, return_index=True, return_inverse=True)

@@ -52,7 +52,7 @@ class DeviceAccount:
             work: device work of the process.
             iterations: ITERATIONS.
             blocking: start and end of blocking host calls that communicate (MPI).
-            look_ahead: among how many later operations one is looked for that waits.
+            look_ahead: how many later operations are searched for one that waits.
         """
         self._work = work
         self._blocking = blocking
@@ -108,9 +108,9 @@ class DeviceAccount:
     def _take(self, stretch: TimeSlice) -> None:
         first = int(np.searchsorted(self._begins, stretch.begin, side="right")) - 1
         last = int(np.searchsorted(self._begins, stretch.end))
-        met = self._known.slice(first, last - first)
+        overlapped = self._known.slice(first, last - first)
         requests = (self._launched.since(stretch.begin), self._calls)
-        part = account(stretch, met, self._work.host.timeline, self._blocking, requests)
+        part = account(stretch, overlapped, self._work.host.timeline, self._blocking, requests)
         self._lengths[:, first:last] += part.lengths
         self._segments.append(part.segments)
         self._idle[:, first:last] += part.idle

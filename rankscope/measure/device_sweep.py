@@ -186,8 +186,8 @@ def account(
     pieces.owner[gaps[covered(pieces.start[gaps], *waiting)]] = EXPOSED
     pieces = _with_idle_owners(pieces, time_slice.work, host)
     segments, idle, running = _totals(pieces, known)
-    every = computing[:2] if training.all() else union(start[~talks], end[~talks])
-    unions = _unions(every, talking, time_slice.clipped(begins), time_slice.clipped(ends))
+    computed = computing[:2] if training.all() else union(start[~talks], end[~talks])
+    unions = _unions(computed, talking, time_slice.clipped(begins), time_slice.clipped(ends))
     return SliceTotals(segments, idle, np.concatenate((unions, running)))
 
 
@@ -198,9 +198,9 @@ def _computing(
     kind = KIND_ORDER[time_slice.work["kind"].to_physical().to_numpy()]
 
     def owned(rows: Times) -> tuple[Times, Times, Times]:
-        def by_importance(some: Times) -> Times:
-            launch = taken(time_slice.work["launch"], rows[some])
-            return some[np.lexsort((filled(launch, NEVER), kind[rows[some]]))]
+        def by_importance(candidates: Times) -> Times:
+            launch = taken(time_slice.work["launch"], rows[candidates])
+            return candidates[np.lexsort((filled(launch, NEVER), kind[rows[candidates]]))]
 
         low, high, owner = exclusive(start[rows], end[rows], by_importance)
         return low, high, rows[owner]
@@ -250,12 +250,12 @@ def _with_idle_owners(
     phase = np.append(work["phase"].to_numpy(), OTHER)[following]
     owner = np.where(phase == UNKNOWN, OTHER, phase) + np.uint8(IDLES)
     pieces.owner[gaps] = owner
-    # until that is launched, it belongs to the phase in which the host is
+    # until that operation is launched, it belongs to the phase that is open on the host
     starves = launch > moment
     on_host = np.searchsorted(host["start"].to_numpy(), moment[starves], side="right") - 1
     by_host = host["label"].to_physical().to_numpy()[np.maximum(on_host, 0)]
     pieces.owner[gaps[starves]] = by_host + np.uint8(IDLES)
-    # a gap in which it is launched is split there: the second half is that of the operation
+    # a gap in which it is launched is split there: the second half belongs to its phase
     launched = starves & (launch < until)
     return pieces.split(gaps[launched], launch[launched], owner[launched])
 

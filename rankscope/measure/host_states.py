@@ -27,7 +27,7 @@ AT_ONCE = 200_000
 """Events that are processed together; bounds memory."""
 
 SPARSE = 16
-"""Keys are counted in a table if it has at most this multiple of their number."""
+"""Keys are counted in a table if its size is at most this multiple of their number."""
 
 OFF_CPU = "off_cpu"
 """Name of unknown time off the CPU: where calls are not recorded, nothing says why."""
@@ -36,7 +36,7 @@ IN_KERNEL = "kernel"
 """Name of time on the CPU that samples of user code leave out, outside of recorded calls."""
 
 UNSAMPLED = 2
-"""Fewer periods of the sampler without a sample, in a phase of an iteration, are chance."""
+"""Sampling periods without a sample, in a phase of an iteration; fewer may be chance."""
 
 _STATES = [*HostState]
 _ON, _BLOCKED, _OFF, _CUDA, _PROFILER, _UNKNOWN = map(
@@ -65,9 +65,9 @@ def host_states(
     """The time of each phase on the host clock by what the thread did in it.
 
     Of nested calls of one kind the outermost counts. At each instant the profiler's own time comes
-    first, then a CUDA call, then the scheduler's word: off the CPU the thread is blocked in a call
-    of the operating system or, without one, off_cpu. Time on the CPU outside of calls is divided
-    among the functions of its samples.
+    first, then a CUDA call, then what the scheduler recorded: off the CPU the thread is blocked in
+    a call of the operating system or, without one, off_cpu. Time on the CPU outside of calls is
+    divided among the functions of its samples.
 
     Args:
         iterations: ITERATIONS.
@@ -222,19 +222,19 @@ class _Sweep:
         begins, until = host["start"].to_numpy(), int(host["end"].item(-1))
         at, length, state, name = self.cells(begins, host["end"].to_numpy())
         segment = count_before(at, begins) - 1
-        unsaid = len(self.names)  # no name
-        kinds = len(_STATES) * (unsaid + 2)
-        key = (segment * len(_STATES) + state) * (unsaid + 2) + np.where(name < 0, unsaid, name)
+        nameless = len(self.names)  # no name
+        kinds = len(_STATES) * (nameless + 2)
+        key = (segment * len(_STATES) + state) * (nameless + 2) + np.where(name < 0, nameless, name)
         fresh = np.append(True, key[1:] != key[:-1])
         different, place = _places(key, kinds * host.height)
         spent = np.bincount(place, weights=length, minlength=len(different)).astype(np.int64)
         count = np.bincount(place, weights=fresh, minlength=len(different)).astype(np.int64)
-        segments, rest = np.divmod(different, kinds)
+        segments, state_and_name = np.divmod(different, kinds)
         rows = pl.DataFrame(
             {
                 "segment": segments,
-                "state": rest // (unsaid + 2),
-                "name": taken(self.every_name, rest % (unsaid + 2)),
+                "state": state_and_name // (nameless + 2),
+                "name": taken(self.every_name, state_and_name % (nameless + 2)),
                 "count": count,
                 "total_ns": spent,
             }
@@ -255,12 +255,12 @@ class _Sweep:
         call, cuda, overhead = self.system.at(at), self.cuda.at(at), self.profiler.at(at)
         inside = call >= 0
         known, on = _scheduled(self.switches, at)
-        unsaid = len(self.names) + 1  # OFF_CPU
+        off_cpu = len(self.names) + 1  # OFF_CPU
         state = np.where(on, _ON, np.where(inside, _BLOCKED, _OFF))
         name = call.copy()
         if not self.calls_known:
             lost = known & ~on & ~inside
-            state[lost], name[lost] = _UNKNOWN, unsaid
+            state[lost], name[lost] = _UNKNOWN, off_cpu
         state[~known] = np.where(inside[~known], _BLOCKED, _UNKNOWN)
         for own, which in ((cuda, _CUDA), (overhead, _PROFILER)):
             state[own >= 0] = which
@@ -309,7 +309,7 @@ class _Sweep:
     def _without_kernel(
         self, rows: pl.DataFrame, plain: pl.Expr, hits: pl.DataFrame
     ) -> pl.DataFrame:
-        """The rows with the time that samples of user code leave out under a name of its own."""
+        """The rows, with the time that samples of user code leave out named IN_KERNEL."""
         if self.period_ns is None:
             return rows
         sampled = hits.group_by("segment").agg(pl.col("samples").sum())
@@ -321,17 +321,17 @@ class _Sweep:
         beside = rows.filter(pl.col("kernel") > 0).with_columns(
             name=pl.lit(IN_KERNEL), count=pl.lit(1, pl.Int64), total_ns="kernel"
         )
-        rest = rows.with_columns(total_ns=pl.col("total_ns") - pl.col("kernel"))
-        return pl.concat([rest, beside]).drop("samples", "kernel")
+        remaining = rows.with_columns(total_ns=pl.col("total_ns") - pl.col("kernel"))
+        return pl.concat([remaining, beside]).drop("samples", "kernel")
 
 
 def _places(key: Times, size: int) -> tuple[Times, Times]:
     """The different keys, all below a size, and the place of each key among them."""
     if size > SPARSE * len(key):
         return np.unique(key, return_inverse=True)
-    there = np.zeros(size, np.bool_)
-    there[key] = True
-    different = np.flatnonzero(there)
+    present = np.zeros(size, np.bool_)
+    present[key] = True
+    different = np.flatnonzero(present)
     table = np.zeros(size, np.int64)
     table[different] = np.arange(len(different))
     return different, table[key]

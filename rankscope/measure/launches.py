@@ -59,13 +59,13 @@ class LaunchSample:
         """
         row, nth, length = (np.concatenate(each) for each in zip(*self._kept, strict=True))
         place, steps = group[row], stride(counts)
-        column, rest = np.divmod(nth, steps[place])
-        own = rest == 0
+        column, remainder = np.divmod(nth, steps[place])
+        own = remainder == 0
         lengths = np.full((len(counts), MOST), UNKNOWN, dtype=np.int32)
         lengths[place[own], column[own]] = length[own]
-        every = pl.Series(lengths.ravel())
-        every = every.set(every == UNKNOWN, None).reshape(lengths.shape).arr.to_list()
-        lists = pl.DataFrame({"launches": every, "kept": -(-counts // steps)})
+        values = pl.Series(lengths.ravel())
+        values = values.set(values == UNKNOWN, None).reshape(lengths.shape).arr.to_list()
+        lists = pl.DataFrame({"launches": values, "kept": -(-counts // steps)})
         known = pl.when(pl.col("kept") > 0).then(pl.col("launches").list.head("kept"))
         return lists.select(known).to_series()
 

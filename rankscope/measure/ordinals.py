@@ -16,7 +16,7 @@ MOST = 2**31 - 1
 def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
     """`ordinal` of collectives: by their sequence numbers where a communicator's calls have them.
 
-    A call whose record is missing leaves a gap in the sequence numbers, and shifts nobody else. The
+    A call whose record is missing leaves a gap in the sequence numbers, and shifts no other. The
     number of the iteration's first call is subtracted. If iterations have equally many calls, that
     number is known even where the first call is missing; in a single iteration it is not, and
     nothing is subtracted. Other calls are counted in each iteration.
@@ -24,8 +24,8 @@ def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: communicator, operation, iteration and sequence of a rank's calls, in their order.
     """
-    like = ["communicator", "operation", "iteration"]
-    counted = with_series(calls, pl.Series("ordinal", _nth(places(codes(calls[like]))[0])))
+    key = ["communicator", "operation", "iteration"]
+    counted = with_series(calls, pl.Series("ordinal", _nth(places(codes(calls[key]))[0])))
     if is_null(calls["sequence"]).all():
         return counted
     alone = pl.col("operation").cast(pl.String).is_in(IN_PAIRS)
@@ -39,7 +39,7 @@ def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
         .with_columns(nth=pl.col("sequence") - pl.col("first"))
         .filter(
             pl.col("nth").is_between(0, MOST).all().over("communicator"),
-            pl.struct(*like, "nth").is_unique().all().over("communicator"),
+            pl.struct(*key, "nth").is_unique().all().over("communicator"),
         )
     )
     with_rows = counted.with_row_index("row").join(

@@ -62,7 +62,7 @@ GPU_CLOCK_SHARE = 0.9
 class RankDetail:
     """One rank in detail, on its report's axis: the input of its numbers."""
 
-    found: IterationRanges
+    iterations: IterationRanges
     marks: PhaseRanges
     work: Attributed
     device: DeviceTimeline
@@ -105,19 +105,19 @@ class RankDetail:
 
 
 def detail_ranks(
-    found: dict[int, IterationRanges], named: LabelledRanges, trace: Trace
+    iterations: dict[int, IterationRanges], named: LabelledRanges, trace: Trace
 ) -> dict[int, RankDetail]:
     """The ranges and device work of each process, segmented and attributed.
 
     Args:
-        found: process → its iterations.
+        iterations: process → its iterations.
         named: the ranges of the report.
     """
     marks = {
         process: find_marks(process, named, each, partial(_communicates, trace, process))
-        for process, each in found.items()
+        for process, each in iterations.items()
     }
-    launched = _launched(trace, {*found})
+    launched = _launched(trace, {*iterations})
     hosts = (
         HostSide(
             process,
@@ -126,16 +126,16 @@ def detail_ranks(
             process not in launched,
             calls_around(of_process(named.meaningful, process)),
         )
-        for process, each in found.items()
+        for process, each in iterations.items()
     )
-    building = [
-        _Building(found[work.host.process], marks[work.host.process], work)
+    builders = [
+        _DetailBuilder(iterations[work.host.process], marks[work.host.process], work)
         for work in attribute(trace.device_work, hosts)
     ]
-    for parts in parts_of(trace.device_work, [each.work for each in building]):
-        for each, own in zip(building, parts, strict=True):
+    for parts in parts_of(trace.device_work, [each.work for each in builders]):
+        for each, own in zip(builders, parts, strict=True):
             each.add(own)
-    return {each.work.host.process: each.detail() for each in building}
+    return {each.work.host.process: each.detail() for each in builders}
 
 
 def _communicates(trace: Trace, process: int) -> bool:
@@ -146,17 +146,17 @@ def _communicates(trace: Trace, process: int) -> bool:
 
 def _launched(trace: Trace, processes: set[int]) -> set[int]:
     """The processes with a launch record of device work, or without device work."""
-    known, there = set[int](), set[int]()
+    known, present = set[int](), set[int]()
     for part in trace.device_work.first_look():
-        there |= {*part["process"].unique()}
+        present |= {*part["process"].unique()}
         known |= {*part["process"].filter(pl.Series(~is_null(part["launch"]))).unique()}
         if known >= processes:
             break
-    return known | (processes - there)
+    return known | (processes - present)
 
 
 def _computing(trace: Trace, process: int) -> Times:
-    """Sorted launches (starts, without a record) of a process's kernels that compute."""
+    """Sorted launches of a process's kernels that compute; the start where no launch is known."""
     launches = trace.device_work.map(
         lambda part: part.filter(
             pl.col("process") == process,
@@ -167,17 +167,17 @@ def _computing(trace: Trace, process: int) -> Times:
     return launches["launch"].sort().to_numpy()
 
 
-class _Building:
+class _DetailBuilder:
     """Builds the detail of one rank, chunk by chunk."""
 
-    def __init__(self, found: IterationRanges, marks: PhaseRanges, work: Attributed) -> None:
+    def __init__(self, iterations: IterationRanges, marks: PhaseRanges, work: Attributed) -> None:
         self.work = work
-        self._found, self._marks = found, marks
+        self._iterations, self._marks = iterations, marks
         self._ready, self._sums = ReadyTimes(work.calls), ActivityTotals(work)
         waits = (marks.frame["label"] == "exposed_communication").to_numpy()
         blocking = rows_of(marks.frame[["start", "end"]], waits)
-        self._device = DeviceAccount(work, found.frame, blocking)
-        self._records = RecordCount(found.frame, work.earlier_end)
+        self._device = DeviceAccount(work, iterations.frame, blocking)
+        self._records = RecordCount(iterations.frame, work.earlier_end)
 
     def add(self, own: pl.DataFrame) -> None:
         """Add a chunk of the work of the rank."""
@@ -188,10 +188,12 @@ class _Building:
 
     def detail(self) -> RankDetail:
         """The detail, once all chunks have been added."""
-        calls = collectives(self.work.calls, self._ready, self._found.frame, self._marks.frame)
+        calls = collectives(self.work.calls, self._ready, self._iterations.frame, self._marks.frame)
         records = self._records.of(self.work.events, self.work.host.process)
         device = self._device.timeline()
-        return RankDetail(self._found, self._marks, self.work, device, self._sums, calls, records)
+        return RankDetail(
+            self._iterations, self._marks, self.work, device, self._sums, calls, records
+        )
 
 
 def measure_rank(
@@ -208,23 +210,23 @@ def measure_rank(
         words: the vocabulary that named its ranges.
         gpu: the one that it computed on.
     """
-    found = detail.found
+    iterations = detail.iterations
     marks, device, calls = detail.marks, detail.device, detail.collectives
     host, survey = detail.host, detail.work.survey
     phases = frozenset[str]() if detail.work.host.launchless else marks.phases
-    numbers = [host_numbers(found.frame, host, marks.phases, calls, not detail.hidden)]
+    numbers = [host_numbers(iterations.frame, host, marks.phases, calls, not detail.hidden)]
     if detail.has_device:
-        known = gpu_numbers(found.frame, device, phases, calls)
+        known = gpu_numbers(iterations.frame, device, phases, calls)
         numbers.append(without(known, detail.records.lacking))
     rank = identity.rank
-    spent = activities(found.frame, host, detail.sums, device.idle, marks)
+    spent = activities(iterations.frame, host, detail.sums, device.idle, marks)
     spent = of_rank(rank, spent, ACTIVITIES, drop_others=True)
-    views = _views(found.frame, marks, survey)
+    views = _views(iterations.frame, marks, survey)
     return RankRows(
         rank=RankRecord(
             identity=identity,
-            numbered=found.numbered,
-            convention=UNNAMED.get(found.row) or words.framework(found.row),
+            numbered=iterations.numbered,
+            convention=UNNAMED.get(iterations.row) or words.framework(iterations.row),
             has_device=detail.has_device,
             clock_gpu=_clock_gpu(survey, detail.records.lacking, phases, detail.communicates),
             work_known=not detail.hidden,
@@ -329,8 +331,8 @@ def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -
 def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
     """The warnings about this rank's numbers."""
     yield from record_problems(rank, detail.records)
-    found, marks, device = detail.found, detail.marks, detail.device
-    numbers, whole = found.frame["iteration"], found.frame["complete"].to_numpy()
+    iterations, marks, device = detail.iterations, detail.marks, detail.device
+    numbers, whole = iterations.frame["iteration"], iterations.frame["complete"].to_numpy()
     kept = int(np.flatnonzero(np.append(True, whole))[-1])  # those after them are cut
     if kept < len(whole):
         yield RunWarning(
@@ -378,7 +380,7 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
             "more reliable",
             (rank,),
         )
-    if marks.recur(detail.found.frame, detail.meetings):
+    if marks.recur(detail.iterations.frame, detail.meetings):
         yield RunWarning(
             PHASES_RECUR,
             "forward begins again after backward and a collective within iterations, as where "

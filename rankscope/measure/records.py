@@ -15,7 +15,7 @@ from rankscope.util.numbers import NEVER
 from rankscope.util.wording import agreeing, counted, percent
 
 LACKING = 0.01
-"""From this share of the launches on that have no record an iteration is unknown."""
+"""Share of the launches without a record from which on an iteration is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class RecordCount:
         window = np.searchsorted(self._edges, lost, side="right") - 1
         inside = window[(window >= 0) & (window < len(self._launched))]
         missing = np.bincount(inside, minlength=len(self._launched))
-        every = self._launched + missing
-        lacking = (missing > 0) & (missing >= LACKING * every)
+        launched = self._launched + missing
+        lacking = (missing > 0) & (missing >= LACKING * launched)
         lacking[1:] |= lacking[:-1]  # where the next window begins is then unknown, too
         return Records(
-            int(every.sum()),
+            int(launched.sum()),
             int(missing.sum()),
             self._unlaunched,
             self._kernels,

@@ -87,8 +87,8 @@ def segmented(file: ReportFile, options: ShapingOptions, read: Reader = formats.
     ranks = identities(
         file.path,
         trace.facts,
-        {process: trace.process_of(process).pid for process in chosen.found},
-        process_ranks(trace, several=len(chosen.found) > 1),
+        {process: trace.process_of(process).pid for process in chosen.iterations},
+        process_ranks(trace, several=len(chosen.iterations) > 1),
         pattern(options.rank_pattern),
         rank=options.rank,
         alone=options.alone,
@@ -118,9 +118,9 @@ def details(file: ReportFile, options: ShapingOptions, read: Reader = formats.re
 
 
 def _details(report: Segmented) -> dict[int, RankDetail]:
-    """process → what is known of it, of those that are ranks."""
-    found = {process: report.chosen.found[process] for process in report.identities}
-    return detail_ranks(found, report.chosen.named, report.trace)
+    """process → its detail, for the processes that are ranks."""
+    iterations = {process: report.chosen.iterations[process] for process in report.identities}
+    return detail_ranks(iterations, report.chosen.named, report.trace)
 
 
 def extract(file: ReportFile, options: ShapingOptions, read: Reader = formats.read) -> ReportRows:
@@ -131,7 +131,7 @@ def extract(file: ReportFile, options: ShapingOptions, read: Reader = formats.re
     report = segmented(file, options, read)
     host_of, counters_of = report.trace.host_of, report.trace.counters_of
     rows, threads = _measured(file, report)
-    # What the threads did is read last, and into the memory of everything else.
+    # Host events are read last, into the memory that everything else has left.
     del report
     rows = replace(rows, ranks=tuple(_with_host(rows.ranks, threads, host_of, counters_of)))
     _check_bounds(rows)
@@ -154,7 +154,7 @@ def _check_bounds(rows: ReportRows) -> None:
 
 
 def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int, _Thread]]:
-    """All rows but HOST_STATES; and for each rank what these are made of."""
+    """All rows but those of host events and counters, and for each rank its training thread."""
     trace, detailed = report.trace, _details(report)
     rows = ReportRows(
         file=file,
@@ -174,16 +174,19 @@ def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int
         taken=report.chosen.taken,
     )
     threads = {
-        identity.rank: _Thread(found.found.thread, process, found.found.frame, found.host)
+        identity.rank: _Thread(
+            detail.iterations.thread, process, detail.iterations.frame, detail.host
+        )
         for process, identity in report.identities.items()
-        for found in [detailed[process]]
+        for detail in [detailed[process]]
     }
     return rows, threads
 
 
 def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
     """The warnings about the report, not about the numbers of a rank."""
-    trace, whose = report.trace, [*report.identities.values()]
+    trace, identified = report.trace, [*report.identities.values()]
+    ranks, evidence = tuple(each.rank for each in identified), identified[0].evidence
     yield from [
         RunWarning(
             "file-name-disagrees",
@@ -191,25 +194,25 @@ def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
             f"rank {identity.rank}, which is believed",
             (identity.rank,),
         )
-        for identity in whose
+        for identity in identified
         if (spelled := name_disagrees(file.path, identity)) is not None
     ]
-    if whose[0].evidence == NODES:
+    if evidence == NODES:
         yield RunWarning(
             "rank-assumed",
             "ranks are numbered by the nodes and devices in the names of their reports, as "
             "launchers count: check before you accuse one",
-            tuple(identity.rank for identity in whose),
+            ranks,
         )
-    elif whose[0].evidence.kind is EvidenceKind.ORDER:
+    elif evidence.kind is EvidenceKind.ORDER:
         yield RunWarning(
             "ranks-by-order",
             f"{file.path.name} does not say which rank is which: its processes are numbered "
-            + ("by the device each uses" if whose[0].evidence == DEVICE else "by process id")
+            + ("by the device each uses" if evidence == DEVICE else "by process id")
             + ", as a launcher on one host starts them; check before you accuse one",
-            tuple(identity.rank for identity in whose),
+            ranks,
         )
-    if whose[0].evidence == ONLY_REPORT:
+    if evidence == ONLY_REPORT:
         yield RunWarning(
             "rank-assumed",
             f"nothing says which rank {file.path.name} is; as the only report it is rank 0; "
@@ -217,7 +220,7 @@ def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
             (0,),
         )
     yield from [
-        _found_steps(report.chosen.steps[process], each.rank)
+        _steps_found(report.chosen.steps[process], each.rank)
         for process, each in report.identities.items()
         if report.chosen.steps
     ]
@@ -226,19 +229,16 @@ def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
             "report-cut",
             "the report ends amid its events (the process was killed while it wrote, or a copy "
             "stopped): iterations that end later are left out",
-            tuple(identity.rank for identity in whose),
+            ranks,
         )
-    yield from [
-        RunWarning("part-unread", text, tuple(identity.rank for identity in whose))
-        for text in trace.device_work.unread
-    ]
+    yield from [RunWarning("part-unread", text, ranks) for text in trace.device_work.unread]
     if trace.broken_rows:
         yield RunWarning(
             "rows-broken",
             f"{counted(trace.broken_rows, 'event')} without a possible time or an owner "
             f"{agreeing(trace.broken_rows, 'is', 'are')} left out; is the "
             "export whole?",
-            tuple(identity.rank for identity in whose),
+            ranks,
         )
 
 
@@ -248,7 +248,7 @@ def _with_host(
     host_of: HostEvents | None,
     counters_of: CounterEvents | None,
 ) -> Iterator[RankRows]:
-    """The rows with those of what the threads did, and of counters."""
+    """The rows with HOST_STATES, FILE_ACCESSES and COUNTERS."""
     spans = {
         each.id: (each.timeline["start"].item(0), each.timeline["end"].item(-1))
         for each in threads.values()
@@ -280,7 +280,7 @@ def _gpu(trace: Trace, process: int, survey: pl.DataFrame) -> Gpu | None:
     return trace.facts.hardware.gpu_of(trace.process_of(process).pid, used)
 
 
-def _found_steps(steps: DetectedSteps, rank: int) -> RunWarning:
+def _steps_found(steps: DetectedSteps, rank: int) -> RunWarning:
     _log.info("rank %d: %.0f %% of a step recurs in the next", rank, steps.confidence * 100)
     return RunWarning(
         "steps-found",

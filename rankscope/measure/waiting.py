@@ -1,4 +1,4 @@
-"""Since when a rank waits for a collective of its device. See METHOD.md#gpu-clock."""
+"""From when on a rank waits for a collective of its device. See METHOD.md#gpu-clock."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from rankscope.model.intervals import Times
 from rankscope.util.numbers import NEVER
 
 LOOK_AHEAD = 100_000
-"""Number of later operations among which one is looked for that waits for a collective.
+"""Number of later operations that are searched for one that waits for a collective.
 
-A launch queue holds about a thousand operations, so that others can hardly overtake more.
+A launch queue holds about a thousand operations, so an operation is hardly overtaken by more.
 """
 
 
@@ -28,9 +28,9 @@ class Requests:
     until: Times  # start of the operation, end of the call
 
     def behind(self, ends: Times) -> Times:
-        """The moment from which a request waits for a collective with each of the ends.
+        """For each end of a collective, the earliest moment from which a request waits for it.
 
-        A request that is met before a collective ends has not waited for it.
+        A request that is fulfilled before a collective ends has not waited for it.
 
         Returns:
             `NEVER` where none waits; shape: that of `ends`.

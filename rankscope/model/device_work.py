@@ -34,7 +34,7 @@ class DeviceWork(Events, Protocol):
     """DEVICE_WORK in the order of the starts, and how reading it goes."""
 
     def first_look(self) -> Iterator[pl.DataFrame]:
-        """All of it in any order, once; reading other properties first costs another pass."""
+        """Iterate once, in any order; reading other properties first costs another pass."""
 
     @property
     def kinds(self) -> pl.DataFrame:

@@ -45,23 +45,25 @@ class Chosen:
 
     named: LabelledRanges
     words: Vocabulary
-    found: dict[int, IterationRanges]  # process → its iterations
+    iterations: dict[int, IterationRanges]  # process → its iterations
     steps: dict[int, DetectedSteps]  # process → how its steps were detected, if they were
     taken: str | None  # the `--iteration` that gives the same; None: names that are conventions
 
     def paused(self, pauses: Iterable[tuple[int, int]]) -> Chosen:
         """The same, without times (start and end, ns) that were not recorded."""
-        found = {process: with_pauses(each, pauses) for process, each in self.found.items()}
-        return replace(self, found=found)
+        iterations = {
+            process: with_pauses(each, pauses) for process, each in self.iterations.items()
+        }
+        return replace(self, iterations=iterations)
 
     def until(self, cut_ns: int) -> Chosen:
         """The same, with the iterations that end after a moment (ns) incomplete."""
         whole = pl.col("complete") & (pl.col("window_end") <= cut_ns)
-        found = {
+        iterations = {
             process: replace(each, frame=each.frame.with_columns(complete=whole))
-            for process, each in self.found.items()
+            for process, each in self.iterations.items()
         }
-        return replace(self, found=found)
+        return replace(self, iterations=iterations)
 
 
 def choose_iterations(
@@ -79,7 +81,7 @@ def choose_iterations(
         hints: the format's advice.
 
     Raises:
-        NoIterations: the report has nothing of what is asked for.
+        NoIterations: the report has no iterations of the requested kind.
     """
     named = with_meanings(trace.ranges, words)
     if options.iteration == WHOLE:
@@ -88,17 +90,17 @@ def choose_iterations(
         steps = _steps(trace, named)
         sure = {process: each for process, each in steps.items() if each.sure}
         return _detected(named, words, sure) if sure else _whole(path, trace, named, words, hints)
-    found = _by_name(trace, named)
-    if found:
-        return Chosen(named, words, found, {}, options.iteration)
+    iterations = _by_name(trace, named)
+    if iterations:
+        return Chosen(named, words, iterations, {}, options.iteration)
     if options.iteration is not None:
-        raise _no_names(path, named.every("domain", "name"), hints)
+        raise _no_names(path, named.rows("domain", "name"), hints)
     if hints.pattern is not None:
         own = vocabulary(replace(options, iteration=hints.pattern))
-        if found := _by_name(trace, with_meanings(trace.ranges, own)):
+        if iterations := _by_name(trace, with_meanings(trace.ranges, own)):
             ended = {
                 process: with_trailing(each, _ranges(named, process))
-                for process, each in found.items()
+                for process, each in iterations.items()
             }
             # The ranges that end iterations are phases (the optimizer) as well.
             return Chosen(named, own, ended, {}, hints.pattern)
@@ -114,14 +116,14 @@ def _by_name(trace: Trace, named: LabelledRanges) -> dict[int, IterationRanges]:
         process: find_iterations(of_process(named.meaningful, process), trace.facts.duration_ns)
         for process in _processes(named.meaningful)
     }
-    found = {process: each for process, each in candidates.items() if each}
-    if len(found) < 2 or trace.states_ranks(found):
-        return found
+    iterations = {process: each for process, each in candidates.items() if each}
+    if len(iterations) < 2 or trace.states_ranks(iterations):
+        return iterations
     work = trace.device_work
     of_device = (each["process"] for each in (work.kinds, work.unrecorded, work.sync_calls))
     using = {*pl.concat(of_device)}
     # Ranges of helpers (loaders that were forked) are named like those of the process that trains.
-    return {process: each for process, each in found.items() if process in using} or found
+    return {process: each for process, each in iterations.items() if process in using} or iterations
 
 
 def _steps(
@@ -143,8 +145,8 @@ def _steps(
 
 
 def _detected(named: LabelledRanges, words: Vocabulary, steps: dict[int, DetectedSteps]) -> Chosen:
-    found = {process: each.found for process, each in steps.items() if each.found}
-    return Chosen(named, words, found, steps, AUTO)
+    iterations = {process: each.iterations for process, each in steps.items() if each.iterations}
+    return Chosen(named, words, iterations, steps, AUTO)
 
 
 def _training(trace: Trace, named: LabelledRanges) -> list[int]:
@@ -162,7 +164,7 @@ def _whole(
 ) -> Chosen:
     """The capture of each training process as one iteration."""
     work, launching = _extents(trace)
-    found = {
+    captures = {
         process: whole_capture(
             _ranges(named, process),
             work.get(process, trace.busiest.get(process)),
@@ -171,16 +173,16 @@ def _whole(
         )
         for process in _training(trace, named)
     }
-    found = {process: each for process, each in found.items() if each}
-    if not found:
+    iterations = {process: each for process, each in captures.items() if each}
+    if not iterations:
         raise NoIterations(f"{path}: holds no events of a process", hint=hints.no_ranges)
-    return Chosen(named, words, {p: each for p, each in found.items() if each}, {}, WHOLE)
+    return Chosen(named, words, iterations, {}, WHOLE)
 
 
 def _extents(trace: Trace) -> tuple[dict[int, tuple[int, int]], pl.DataFrame]:
-    """First launch (or start) and last end of the device work of each process; who computes.
+    """First launch (or start) and last end of the device work by process; who launches computation.
 
-    The second is process and launch_thread of computation.
+    The second is a frame of process and launch_thread.
     """
     begin = pl.coalesce("launch", "start")
     spans, threads = [], [pl.DataFrame(schema=dict.fromkeys(LAUNCHING, pl.Int64))]
@@ -197,7 +199,7 @@ def _extents(trace: Trace) -> tuple[dict[int, tuple[int, int]], pl.DataFrame]:
 
 def _ranges(named: LabelledRanges, process: int) -> pl.DataFrame:
     """Start, end and RANGE_COLUMNS of the ranges of a process."""
-    return named.every(*RANGE_COLUMNS, of=pl.col("process") == process)
+    return named.rows(*RANGE_COLUMNS, of=pl.col("process") == process)
 
 
 def _processes(frame: pl.DataFrame) -> list[int]:

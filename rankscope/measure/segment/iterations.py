@@ -51,9 +51,9 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
         # servers write the kind and the size of a step in brackets
         stem=pl.col("name").str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", ""),
         thread="thread",
-        given=pl.coalesce("number", "payload"),
+        number=pl.coalesce("number", "payload"),
     )
-    keys, known = labels[["row", "stem", "thread"]], ~is_null(labels["given"])
+    keys, known = labels[["row", "stem", "thread"]], ~is_null(labels["number"])
     length = (candidates["end"] - candidates["start"]).to_numpy()
     groups, (known_too, covered), place = summed(keys, np.stack((known, length)))
     numbered = known_too == np.bincount(place)
@@ -67,18 +67,18 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
         order = np.delete(order, np.flatnonzero(outer)[holds])
         outer = _outer(end[order])
     order = order[outer]
-    given = np.arange(len(order))
+    numbers = np.arange(len(order))
     if numbered[best]:
-        given = taken(labels["given"], own[order]).to_numpy()
-        fitting = _fitting(given)
-        order, given = order[fitting], given[fitting]
-    found = IterationRanges(
-        frame=_windows(start[order], end[order], given, duration_ns),
+        numbers = taken(labels["number"], own[order]).to_numpy()
+        fitting = _fitting(numbers)
+        order, numbers = order[fitting], numbers[fitting]
+    iterations = IterationRanges(
+        frame=_windows(start[order], end[order], numbers, duration_ns),
         thread=thread,
         numbered=bool(numbered[best]),
         row=row,
     )
-    return with_pauses(found, _gaps(start[order], end[order], given))
+    return with_pauses(iterations, _gaps(start[order], end[order], numbers))
 
 
 def _outer(end: Times) -> Flags:
@@ -95,7 +95,7 @@ def whole_capture(
         named: RANGES of the process with the columns of MEANINGS joined on; may be empty.
         work: start and end of its other events; None: it has none.
         launching: threads that launched its computation.
-        main_thread: its first thread, the training thread if nothing tells it.
+        main_thread: its first thread, which is the training thread unless something shows another.
     """
     if named.is_empty() and work is None:
         return None
@@ -116,46 +116,46 @@ def whole_capture(
     return IterationRanges(conform(window, ITERATIONS), thread, numbered=False, row=WHOLE)
 
 
-def with_trailing(found: IterationRanges, named: pl.DataFrame) -> IterationRanges:
-    """Iterations that end where their ranges do, with the reading of results that follows.
+def with_trailing(iterations: IterationRanges, named: pl.DataFrame) -> IterationRanges:
+    """Iterations extended by the operators that read results right after them.
 
     The ranges that end iterations (the optimizer's) may be followed by operators that wait for a
-    result, the loss say: these belong to the iteration that ends.
+    result, such as the loss. These belong to the iteration that ends.
 
     Args:
-        found: the iterations of a process.
+        iterations: the iterations of a process.
         named: thread, start, end, name of its ranges.
     """
-    own = named.filter(pl.col("thread") == found.thread).sort(
+    own = named.filter(pl.col("thread") == iterations.thread).sort(
         "start", "end", descending=[False, True]
     )
     outer = own.filter(pl.col("start") >= pl.col("end").cum_max().shift(1, fill_value=-1))
     starts, ends = outer["start"].to_numpy(), outer["end"].to_numpy()
     reads = outer["name"].cast(pl.String).str.contains(READS).to_numpy()
     extended = []
-    for end in found.frame["end"]:
+    for end in iterations.frame["end"]:
         first = at = int(np.searchsorted(starts, end))
         while at < len(starts) and reads[at]:
             at += 1
         extended.append(int(ends[at - 1]) if at > first else end)
     end = pl.Series("end", extended, dtype=pl.Int64)
-    begin = end.shift(1).fill_null(found.frame["window_start"])
-    frame = found.frame.with_columns(end, window_end=end, window_start=begin)
-    return replace(found, frame=frame)
+    begin = end.shift(1).fill_null(iterations.frame["window_start"])
+    frame = iterations.frame.with_columns(end, window_end=end, window_start=begin)
+    return replace(iterations, frame=frame)
 
 
-def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> IterationRanges:
-    """Iterations beside times that were not recorded, which belong to none of them.
+def with_pauses(iterations: IterationRanges, pauses: Iterable[tuple[int, int]]) -> IterationRanges:
+    """Iterations without the times that were not recorded.
 
-    The first iteration after a pause starts at its own range, as that of a capture does. What is
-    between has the number before it, and is incomplete. Where no number is free, the iteration
-    after the pause is incomplete. A pause is also where numbers leave out some.
+    The first iteration after a pause starts at its own range, as the first one of a capture does.
+    The time in between becomes an incomplete iteration with the number before it. If that number is
+    taken, the iteration after the pause is incomplete.
 
     Args:
-        found: the iterations of a process.
+        iterations: the iterations of a process.
         pauses: starts and ends of the pauses, ns.
     """
-    frame = found.frame
+    frame = iterations.frame
     for begin, end in pauses:
         later = frame.filter(pl.col("start") >= end).head(1)
         before = frame.filter(pl.col("end") <= begin).tail(1)
@@ -180,13 +180,14 @@ def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> It
             window_start=pl.when(is_later).then(until).otherwise("window_start")
         )
         frame = pl.concat([moved, conform(missing, ITERATIONS)]).sort("start")
-    return replace(found, frame=frame)
+    return replace(iterations, frame=frame)
 
 
 def _fitting(number: Times) -> Flags:
-    """Whether each number lies between those beside it, where these rise: else one is wrong.
+    """Whether each number lies between its neighbours, where these rise.
 
-    An equal one is wrong only where another number fits: a step may have several ranges.
+    One that is equal to a neighbour is wrong only if another number would fit: a step may have
+    several ranges.
     """
     before, here, after = number[:-2], number[1:-1], number[2:]
     wrong = (before < after) & ((here < before) | (here > after))
@@ -195,9 +196,9 @@ def _fitting(number: Times) -> Flags:
 
 
 def _gaps(start: Times, end: Times, number: Times) -> list[tuple[int, int]]:
-    """Where iterations have no range: numbers rise by more than usual from one to the next.
+    """Start and end of the times in which iterations have no range.
 
-    So it is where numbers start over before the highest of all.
+    There, numbers rise by more than usual, or start over before the highest of all.
     """
     steps = np.diff(number)
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0

@@ -15,15 +15,15 @@ from rankscope.sources.conventions import OPERATORS, Vocabulary
 class LabelledRanges:
     """RANGES with the columns of MEANINGS joined on.
 
-    All of them are gone through only where iterations or phases are not named.
+    All of them are read only where iterations or phases have no names.
     """
 
     moments: Events  # MOMENTS
     signatures: pl.DataFrame  # SIGNATURES and MEANINGS
-    meaningful: pl.DataFrame  # with a meaning, but operators without operation; outer before inner
+    meaningful: pl.DataFrame  # with a meaning; of operators, those that communicate; outer first
     foreign: Events  # ranges of the user without a known meaning (validation, logging)
 
-    def every(self, *columns: str, of: pl.Expr | None = None) -> pl.DataFrame:
+    def rows(self, *columns: str, of: pl.Expr | None = None) -> pl.DataFrame:
         """Start and end of all ranges, in their order, with some columns of their signatures.
 
         Texts are categories.
@@ -41,7 +41,7 @@ class LabelledRanges:
 
 
 def _with_categories(signatures: pl.DataFrame) -> pl.DataFrame:
-    """The same with texts as categories, which millions of ranges hold in a fourth of the room."""
+    """The same with texts as categories, which take a quarter of the memory in many ranges."""
     return signatures.cast({pl.String: pl.Categorical(pl.Categories.random())})
 
 

@@ -19,7 +19,7 @@ LABELS = pl.Series(["forward", "backward"])
 
 
 def operator_phases(
-    process: int, named: LabelledRanges, found: IterationRanges, explicit: pl.DataFrame
+    process: int, named: LabelledRanges, iterations: IterationRanges, explicit: pl.DataFrame
 ) -> pl.DataFrame:
     """Marks for forward and backward where operators alternate between the two.
 
@@ -36,15 +36,15 @@ def operator_phases(
         MARKS, `forward` and `backward` only; empty where operators show neither.
     """
     means = pl.col("means")
-    own = (means == BACKWARD) | (means == "operator") & (pl.col("thread") == found.thread)
-    operators = named.every("means", of=own & (pl.col("process") == process)).sort("start")
+    own = (means == BACKWARD) | (means == "operator") & (pl.col("thread") == iterations.thread)
+    operators = named.rows("means", of=own & (pl.col("process") == process)).sort("start")
     start, end = operators["start"].to_numpy(), operators["end"].to_numpy()
     backward = operators["means"].is_in([BACKWARD]).to_numpy()
     if not backward.any():
         return empty(MARKS)
     explicit_spans = explicit["start"].to_numpy(), explicit["end"].to_numpy()
     within = _inside(start, start[backward], end[backward])  # called by backward operators
-    opened, until = (found.frame[name].to_numpy() for name in ("window_start", "window_end"))
+    opened, until = (iterations.frame[name].to_numpy() for name in ("window_start", "window_end"))
     at = np.searchsorted(opened, start, side="right") - 1
     placed = (at >= 0) & (end <= until[at])
     placed &= backward | ~(within | _inside(start, *explicit_spans))

@@ -28,7 +28,7 @@ TRIES = 8
 """Distances whose match is computed one by one before more kinds are compared."""
 
 ROUNDING = 1e-9
-"""Larger than errors of rounding in a match."""
+"""Exceeds the rounding errors of a match."""
 
 Shares = NDArray[np.float64]
 Pairing = Callable[[Times, int, int], Times]
@@ -54,7 +54,7 @@ def find_period(
 
     Args:
         codes: the kind of each event in order, numbered from 0.
-        dense: see `DENSE`; the way is another, the period the same.
+        dense: see `DENSE`; it chooses the method and does not change the period.
         at_once: pairs of events that are compared at once.
         tries: distances whose match is computed one by one before more kinds are compared.
     """
@@ -83,7 +83,7 @@ def find_period(
 
 
 def _limited(codes: Times, rare: Times, most: Shares, tries: int) -> int | None:
-    """The period, if upper limits of the match and few matches decide; else None.
+    """The period, if upper bounds of the match and a few exact matches decide it; else None.
 
     Events that occur once per step leave few distances that match well: a step and its multiples.
 
@@ -133,8 +133,8 @@ def _pairs(places: Times, longest: int, count: int, *, dense: int, at_once: int)
         at_once: as in `find_period`.
     """
     if len(places) ** 2 > dense * count:
-        least = count + longest  # so that no end meets a beginning
-        padded = min(odd << ((least - 1) // odd).bit_length() for odd in (1, 3, 5, 9, 15))
+        least = count + longest  # so that the end does not wrap around to the beginning
+        padded = min(factor << ((least - 1) // factor).bit_length() for factor in (1, 3, 5, 9, 15))
         spectrum = np.fft.rfft(np.bincount(places, minlength=count), padded)
         spectrum *= np.conj(spectrum)
         pairs = np.rint(np.fft.irfft(spectrum, padded)[: longest + 1]).astype(np.int64)
@@ -144,9 +144,9 @@ def _pairs(places: Times, longest: int, count: int, *, dense: int, at_once: int)
     partners = np.searchsorted(places, places + longest, side="right") - np.arange(len(places)) - 1
     together = max(at_once // int(partners.max() + 1), 1)
     for first in range(0, len(places), together):
-        some = partners[first : first + together]
-        own = np.repeat(np.arange(first, first + len(some)), some)
-        nth = np.arange(len(own)) - np.repeat(np.cumsum(some) - some, some)
+        batch = partners[first : first + together]
+        own = np.repeat(np.arange(first, first + len(batch)), batch)
+        nth = np.arange(len(own)) - np.repeat(np.cumsum(batch) - batch, batch)
         pairs += np.bincount(places[own + 1 + nth] - places[own], minlength=longest + 1)
     return pairs
 

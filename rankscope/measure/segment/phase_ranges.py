@@ -54,7 +54,7 @@ class PhaseRanges:
 def find_marks(
     process: int,
     named: LabelledRanges,
-    found: IterationRanges,
+    iterations: IterationRanges,
     device_communicates: Callable[[], bool],
 ) -> PhaseRanges:
     """The marks on the training thread.
@@ -65,12 +65,12 @@ def find_marks(
     Args:
         process: key of the process.
         named: the ranges of the report.
-        found: the iterations, whose thread is the training thread.
+        iterations: the iterations, whose thread is the training thread.
         device_communicates: whether the process has communication kernels; called if needed.
     """
     meaningful = of_process(named.meaningful, process)
     start, end = meaningful["start"].to_numpy(), meaningful["end"].to_numpy()
-    on_thread = (meaningful["thread"] == found.thread).to_numpy() & (end > start)
+    on_thread = (meaningful["thread"] == iterations.thread).to_numpy() & (end > start)
     is_phase = meaningful["means"].is_in(PHASES).to_numpy()
     is_collective = (meaningful["means"] == "collective").to_numpy()
     is_mpi, blocking = (meaningful["domain"] == "MPI").to_numpy(), holds(meaningful["blocking"])
@@ -85,12 +85,12 @@ def find_marks(
     marks = with_series(marks, label.alias("label"), taken(SOURCES, source))[MARKS.names()]
     derived = frozenset[str]()
     if unnamed := {"forward", "backward"} - named_like:
-        found_phases = operator_phases(process, named, found, marks)
-        own = rows_of(found_phases, found_phases["label"].is_in(unnamed).to_numpy())
+        operator_marks = operator_phases(process, named, iterations, marks)
+        own = rows_of(operator_marks, operator_marks["label"].is_in(unnamed).to_numpy())
         derived, marks = frozenset(own["label"].unique()), pl.concat([marks, own])
     return PhaseRanges(
         frame=marks,
-        foreign=named.foreign.map(lambda part: _lasting(part, process, found.thread)),
+        foreign=named.foreign.map(lambda part: _lasting(part, process, iterations.thread)),
         phases=frozenset(named_like | derived) - {"exposed_communication"},
         fetches=bool(marks["fetch"].any()),
         launches_collectives=bool((is_collective & ~blocking).any()),

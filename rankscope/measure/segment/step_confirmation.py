@@ -45,7 +45,7 @@ def are_steps(ranges: pl.DataFrame, ends: Times, backward: Times) -> bool:
 
 
 def _once_each(starts: Times, ends: Times) -> bool:
-    """Whether nearly all repeats have a phase, and equally often.
+    """Whether nearly all repeats have a phase equally often.
 
     The first and the last repeat may be cut.
     """
@@ -56,7 +56,7 @@ def _once_each(starts: Times, ends: Times) -> bool:
 
 
 def _held_together(ranges: pl.DataFrame, ends: Times) -> float:
-    """The share of the repeats that lie, with another one, in one range."""
+    """The share of the repeats that share a range with another repeat."""
     first = np.searchsorted(ends, ranges["start"].to_numpy(), side="left")
     last = np.searchsorted(ends, ranges["end"].to_numpy(), side="right") - 1
     several = last - first >= 2

@@ -35,14 +35,14 @@ LONG_PAUSE = 3
 class DetectedSteps:
     """The detected steps, and the confidence in them."""
 
-    found: IterationRanges | None  # None where nothing repeats
+    iterations: IterationRanges | None  # None where nothing repeats
     confidence: float  # share of a step that recurs in the next
     source: str  # collectives | kernels | ranges
     confirmed: bool = False  # what repeats is a step, and not a part of one
 
     @property
     def sure(self) -> bool:
-        """Whether they can be taken without being asked for."""
+        """Whether the steps are used without `--iteration auto`."""
         return self.confirmed and self.confidence >= SURE
 
 
@@ -84,7 +84,7 @@ def find_steps(
         if len(ends) <= LEAST_STEPS:
             continue
         steps = DetectedSteps(
-            _found(process.thread, ends, duration_ns),
+            _iterations(process.thread, ends, duration_ns),
             period.match,
             source,
             are_steps(process.ranges, ends, backward),
@@ -138,12 +138,12 @@ def _by_host(events: pl.DataFrame) -> pl.DataFrame:
 
 def _sequences(process: StepEvents) -> Iterator[tuple[str, pl.DataFrame]]:
     """Candidate sequences, the most informative first: frames with `kind` and `host`, in order."""
-    found: dict[str, pl.DataFrame] = {}
+    by_source: dict[str, pl.DataFrame] = {}
     for source, sequence in SEQUENCES.items():
-        found[source] = events = sequence(process)
+        by_source[source] = events = sequence(process)
         if events["kind"].n_unique() > 1:
             yield source, events
-    for source, events in found.items():
+    for source, events in by_source.items():
         if events.height:
             yield source, _with_pauses(events)
 
@@ -215,7 +215,7 @@ def _step_ends(
     return np.unique(ends)
 
 
-def _found(thread: int, ends: Times, duration_ns: int | None) -> IterationRanges:
+def _iterations(thread: int, ends: Times, duration_ns: int | None) -> IterationRanges:
     frame = pl.DataFrame({"start": ends[:-1], "end": ends[1:]}).with_columns(
         iteration=pl.int_range(pl.len()),
         number=pl.int_range(pl.len()),

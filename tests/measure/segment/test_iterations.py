@@ -121,7 +121,7 @@ NOBODY = pl.Series(dtype=pl.Int64)
 
 def unnamed(*rows: Range) -> pl.DataFrame:
     """Ranges and what their names mean."""
-    return named(ranges(*rows)).every("thread", "means")
+    return named(ranges(*rows)).rows("thread", "means")
 
 
 def test_whole_takes_the_thread_with_phases_not_that_with_most_ranges() -> None:

@@ -164,7 +164,7 @@ def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
     marked = trace.ranges.whole.filter(is_step, domain="").unique("name").sort("start")["end"]
     unmarked = trace.ranges.whole.filter(~is_step)
     named = with_series(unmarked, *vocabulary(ShapingOptions()).meanings(unmarked))
-    found = find_steps(named, trace.device_work.whole).found
+    found = find_steps(named, trace.device_work.whole).iterations
     assert found is not None
     off = np.abs(found.frame["end"].to_numpy() - marked.to_numpy())
     assert len(marked) == found.frame.height == steps
