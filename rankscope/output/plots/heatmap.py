@@ -60,7 +60,7 @@ KEY_LINE = 0.2
 DOTTED = 0.07
 """Least size of a cell, in inches, in which a dot is visible."""
 
-FLAGGED = "flagged: slow there, not by chance (as are the letters)"
+FLAGGED = "flagged: slow there beyond noise (as are the letters)"
 """Meaning of the dots."""
 
 NOT_SHOWN = (VerdictKind.COMMUNICATION, VerdictKind.INCONCLUSIVE)

@@ -393,7 +393,7 @@ def test_letters_stand_on_flagged_cells(job: Stored) -> None:
         column, row = letter.xy  # type: ignore[attr-defined]
         assert letter.get_position() == (column, row)
         assert (row, numbers[column]) in flagged
-    assert "flagged: slow there, not by chance (as are the letters)" in words(figure)
+    assert "flagged: slow there beyond noise (as are the letters)" in words(figure)
 
 
 def test_both_panels_of_phases_have_one_scale(job: Stored) -> None:
