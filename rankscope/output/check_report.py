@@ -13,7 +13,7 @@ from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import and_more
 
 ABILITIES = tuple(field.name for field in fields(Abilities))
-"""Names of what a report can provide."""
+"""Names of the fields of `Abilities`."""
 
 MOST_LINES = 20
 """Above this number of reports, the table has a row per group of similar reports."""
@@ -25,10 +25,10 @@ ANOTHER_RUN = "another-run"
 """The code of the warning that reports are of several runs."""
 
 NOTHING = "nothing to do"
-"""The beginning of a remedy that is none."""
+"""The beginning of a remedy that requires nothing."""
 
 SHARE = re.compile(r" \([\d.,]+ %[^)]*\)")
-"""A share in brackets, which may stand in the middle of a clause."""
+"""A share in brackets, which may be in the middle of a clause."""
 
 MOST_ALIKE = 3
 """Above this number of similar lines or names, the rest is only counted."""
@@ -70,7 +70,7 @@ def reports_frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
 
 
 def sentence(reports: tuple[CheckedReport, ...]) -> str:
-    """The number of usable reports, their ranks, and what the verdict will be able to say."""
+    """The number of usable reports, their ranks, and the questions that the verdict will answer."""
     usable = [report for report in reports if report.usable]
     if not usable:
         if len(reports) == 1:
@@ -123,19 +123,20 @@ def _expected_verdict(usable: list[CheckedReport]) -> str:
 
 def runs(reports: tuple[CheckedReport, ...]) -> list[str]:
     """The runs of the reports, if there are several, each with its commands."""
-    found: dict[str, list[CheckedReport]] = {}
+    by_hint: dict[str, list[CheckedReport]] = {}
     for report in reports:
         for problem in report.problems:
             if problem.code == ANOTHER_RUN:
-                found.setdefault(problem.hint, []).append(report)
+                by_hint.setdefault(problem.hint, []).append(report)
     return [
-        f"run {own[0].run} ({counted(len(own), 'report')}, {_ranks(own)}) → {sanitized(hint, 1000)}"
-        for hint, own in sorted(found.items(), key=lambda each: each[1][0].run)
+        f"run {members[0].run} ({counted(len(members), 'report')}, {_ranks(members)}) → "
+        f"{sanitized(hint, 1000)}"
+        for hint, members in sorted(by_hint.items(), key=lambda each: each[1][0].run)
     ]
 
 
 def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
-    """What to capture better: a line for each remedy of a problem of reports that can be used."""
+    """How to capture better reports: a line per remedy of a problem of reports that can be used."""
     by_hint: dict[str, tuple[str, list[CheckedReport]]] = {}
     usable = [report for report in reports if report.usable]
     for report in sorted(usable, key=lambda each: {*DOUBTFUL}.isdisjoint(_codes(each))):
@@ -149,12 +150,12 @@ def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
 
 
 def _first_clause(message: str) -> str:
-    """A message up to what explains it, without shares in brackets."""
+    """The first clause of a message, without shares in brackets."""
     return re.split(r"; | \(", SHARE.sub("", message), maxsplit=1)[0]
 
 
 def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:
-    """How many causes can be identified, and how to record the rest; None: all of them."""
+    """How many causes can be identified, and how to record the others; None if all can."""
     known, lacking = _causes(reports)
     if not lacking:
         return None
@@ -166,7 +167,7 @@ def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:
 
 
 def causes_text(reports: tuple[CheckedReport, ...]) -> list[str]:
-    """Which causes can be identified, and a line for each capture that others need."""
+    """A line with the causes that can be identified, and one per capture that others need."""
     known, lacking = _causes(reports)
     if not (known or lacking):
         return []
@@ -177,12 +178,13 @@ def causes_text(reports: tuple[CheckedReport, ...]) -> list[str]:
 
 
 def _causes(reports: tuple[CheckedReport, ...]) -> tuple[list[str], dict[str, list[str]]]:
-    """The causes that all usable reports identify; how to capture the others → these."""
+    """The causes that all usable reports identify, and capture → the other causes that need it."""
     known: list[str] = []
     lacking: dict[str, list[str]] = {}
-    for of in zip(*(report.causes for report in reports if report.usable), strict=True):
-        is_known = all(each.identifiable for each in of)
-        (known if is_known else lacking.setdefault(of[0].capture, [])).append(of[0].cause)
+    for abilities in zip(*(report.causes for report in reports if report.usable), strict=True):
+        is_known = all(each.identifiable for each in abilities)
+        first = abilities[0]
+        (known if is_known else lacking.setdefault(first.capture, [])).append(first.cause)
     return known, lacking
 
 
@@ -212,7 +214,7 @@ def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:
 
 
 def problem_texts(reports: tuple[CheckedReport, ...], fatal: bool = False) -> list[tuple[str, str]]:
-    """Problems and their remedies: the worst first, then what makes all numbers doubtful.
+    """Problems and their remedies: fatal ones first, then those that make all numbers doubtful.
 
     Args:
         fatal: only problems that make a report unusable.

@@ -1,8 +1,8 @@
-"""The columns of all tables: what they are called, how their values are shown, what they mean.
+"""The columns of all tables: their headings, the format of their values, and their meanings.
 
-A frame names a column by what it holds and its unit: `excess_ns`, `last_share`. Metrics have a row
-in `model/metrics.py`; any other column needs one here if its name does not say all of that. Text,
-Markdown and pages take the rest of a name for the heading, and its ending for the unit.
+The name of a frame's column consists of its content and its unit: `excess_ns`, `last_share`. Text,
+Markdown and pages use the content as the heading, and the ending as the unit. Metrics have a row in
+`model/metrics.py`; any other column needs a row here if its name is not enough.
 """
 
 from collections.abc import Iterable
@@ -89,14 +89,14 @@ COLUMNS = {each.name: each for each in _ROWS}
 """Name without `_ns` → column."""
 
 NAMES = frozenset(("host", "name", "communicator", "role", "report", "id", "flagged_ranks"))
-"""Columns of text whose middle may be left out where a terminal is narrow."""
+"""Columns of text whose middle may be left out on a narrow terminal."""
 
 ENDINGS = {"_ns": Shown.MS, "_share": Shown.SHARE, "_bandwidth": Shown.GIGABYTES}
 """Ending of a name → how its values are shown."""
 
 
 def column(name: str) -> Column:
-    """The row of a frame's column that is no metric; without a meaning where it needs none."""
+    """The `Column` of a frame's column that is no metric; a bare one if `COLUMNS` has none."""
     bare = name.removesuffix("_ns")
     return COLUMNS.get("z" if name.endswith("_z") else bare) or Column(bare)
 
@@ -131,7 +131,7 @@ def label(name: str) -> str:
 
 
 def meaning(name: str) -> str | None:
-    """What a frame's column holds; None where its heading says all."""
+    """The meaning of a frame's column; None if its heading is enough."""
     metric = metric_in(name)
     return metric.meaning if metric is not None else column(name).meaning or None
 

@@ -1,4 +1,4 @@
-"""Which ranks pictures and pages show by default: those whose reports are to be opened."""
+"""The ranks that pictures and pages show by default: those whose reports are picked."""
 
 from collections.abc import Container, Sequence
 
@@ -15,10 +15,10 @@ from rankscope.util.rank_list import few
 from rankscope.util.wording import ranks_text
 
 ARRIVALS = "collective_wait"
-"""Where captures as a whole are compared, who arrives late is picked: it waits least."""
+"""The metric that picks late arrivals where whole captures are compared: they wait least."""
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load", ARRIVALS)
-"""The metric to pick reports by is the first of these that is known."""
+"""Metrics to pick reports by; the first known one is used."""
 
 
 def picks_of(
@@ -27,7 +27,8 @@ def picks_of(
     """The reports to open.
 
     Args:
-        metric: name; default: the first of `DEFAULT_METRICS` that is known.
+        metric: name; None: the first of `DEFAULT_METRICS` that is known.
+        ranks: the ranks to pick from; None: all.
     """
     scores = among(comparison.scores, ranks)
     if metric is not None:
@@ -55,7 +56,7 @@ def picks_of(
 
 
 def check_ranks(comparison: Comparison, ranks: Sequence[int]) -> None:
-    """Raise a UsageError if the run has not all of these ranks."""
+    """Raises `UsageError` if the run lacks one of these ranks."""
     present = comparison.tables.ranks["rank"].sort().to_list()
     if absent := sorted({*few(ranks, "rank")} - {*present}):
         raise UsageError(
@@ -75,11 +76,11 @@ def view_of(
     """The default content of a picture: the picked ranks, in their worst iteration.
 
     Args:
-        metric: what a heat map shows, and what ranks are picked by.
+        metric: the metric of a heat map, or the one by which ranks are picked.
         iteration: that of a timeline, or the one to explain.
 
     Raises:
-        UsageError: the metric does not exist, or the run has not these ranks.
+        UsageError: the metric does not exist, or the run lacks one of the ranks.
     """
     check_ranks(comparison, ranks or ())
     few([] if iteration is None else [iteration], "iteration")

@@ -1,6 +1,6 @@
-"""The meaning of every name that rankscope prints, read from what is in `rankscope/docs`.
+"""The meaning of every name that rankscope prints, read from the documents in `rankscope/docs`.
 
-Nothing heavy is imported, so that `rankscope explain` answers at once.
+It imports nothing that takes long, so that `rankscope explain` answers at once.
 """
 
 import json
@@ -22,16 +22,16 @@ PAGES = ("EXPLAIN.md", "GLOSSARY.md")
 """Documents of entries: `## group` and `### term` above the text of each entry."""
 
 NEAREST = 5
-"""Similar terms that the error about an unknown term offers."""
+"""Most similar terms in the error about an unknown term."""
 
 LEAST_SIMILAR = 0.5
-"""Share of two terms that must agree before one is offered for the other (as difflib counts)."""
+"""Least similarity, as difflib computes it, of a term that is offered for an unknown one."""
 
 SCHEMA = "json-schema/rankscope.schema.json"
-"""The JSON Schema of all documents, which says what each key means."""
+"""The JSON Schema of all documents, with the meaning of each key."""
 
 FIELDS_OF = "JSON of"
-"""The beginning of the group of a key; then comes the command."""
+"""Prefix of the group of a key of JSON; the command follows."""
 
 COLUMN_ENDINGS = frozenset(("z", *(unit.lower() for unit in Unit)))
 """Last words of columns that hold values or scores of a metric."""
@@ -75,29 +75,30 @@ def entries() -> tuple[Entry, ...]:
 
 @cache
 def documents() -> tuple[tuple[str, str, tuple[Entry, ...]], ...]:
-    """The keys of JSON that all documents have, and then those of each document.
+    """The keys of JSON by document: first those that all documents share.
 
     Returns:
-        The name of the command, what its document is, and an entry per key that is new in it.
+        Per document: the name of the command, the description of the document, and an entry per
+        key that no earlier document has explained.
     """
     schema = json.loads((FOLDER / SCHEMA).read_text("utf-8"))
     shapes = schema["$defs"]
     shared = shapes["Answer"]["properties"]
     known: set[str] = set()
-    found = []
+    fields_by_command = []
     for each in ("Answer", *(_shape_name(each) for each in schema["oneOf"])):
         properties = dict(shapes[each]["properties"])
-        of = properties["format"].get("enum", ["/errors/"])[0].split("/")[1]
+        command = properties["format"].get("enum", ["/errors/"])[0].split("/")[1]
         if each == "Answer":
-            of = "all commands"
+            command = "all commands"
         else:
             properties = {name: value for name, value in properties.items() if name not in shared}
-        held = {each}
-        keys = _keys(properties, "", shapes, frozenset(known), held)
-        entries = tuple(Entry(f"{FIELDS_OF} {of}", key, text) for key, text in keys)
-        known |= held
-        found.append((of, shapes[each]["description"], entries))
-    return tuple(found)
+        explained = {each}
+        keys = _keys(properties, "", shapes, frozenset(known), explained)
+        entries = tuple(Entry(f"{FIELDS_OF} {command}", key, text) for key, text in keys)
+        known |= explained
+        fields_by_command.append((command, shapes[each]["description"], entries))
+    return tuple(fields_by_command)
 
 
 def _keys(
@@ -105,18 +106,18 @@ def _keys(
     path: str,
     shapes: dict[str, Any],
     known: frozenset[str],
-    held: set[str],
+    explained: set[str],
 ) -> Iterator[tuple[str, str]]:
-    """The keys of an object and of the objects in it, each with what it means as a sentence.
+    """The keys of an object and of the objects in it, each with its meaning as a sentence.
 
     Args:
-        known: shapes whose keys another document has explained.
-        held: takes in the shapes whose keys are explained here.
+        known: shapes whose keys an earlier document has explained.
+        explained: the shapes whose keys are explained here are added to it.
     """
     for name, schema in properties.items():
         key, suffix = f"{path}{name}", "."
-        known_of = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
-        inner = known_of[0] if known_of else schema
+        alternatives = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+        inner = alternatives[0] if alternatives else schema
         if "items" in inner and isinstance(inner["items"], dict):
             inner, suffix = inner["items"], "[]."
         shape = shapes[_shape_name(inner)] if "$ref" in inner else inner
@@ -125,8 +126,8 @@ def _keys(
             text += f" ({', '.join(f'`{value}`' for value in shape['enum'])})"
         yield key, f"{text[:1].upper()}{text[1:]}."
         if "properties" in shape and shape["title"] not in known:
-            held.add(shape["title"])
-            yield from _keys(shape["properties"], f"{key}{suffix}", shapes, known, held)
+            explained.add(shape["title"])
+            yield from _keys(shape["properties"], f"{key}{suffix}", shapes, known, explained)
 
 
 def _shape_name(reference: dict[str, str]) -> str:
@@ -154,41 +155,41 @@ def explain(term: str) -> Explanation:
     option = "--" if term.startswith("--") else ""
     named = [(each, _words(each.term)) for each in entries() if each.term.startswith(option)]
     keys = [] if option else [(each, _words(each.term)) for each in fields()]
-    alike = [
-        [entry for entry, own in named if own == words],
-        [entry for entry, own in named if own[-len(words) :] == words],
-        [entry for entry, own in named if own[: len(words)] == words],
-        [entry for entry, own in keys if own[-len(words) :] == words],
-        [entry for entry, own in keys if f" {' '.join(words)} " in f" {' '.join(own)} "],
+    candidates = [
+        [entry for entry, name in named if name == words],
+        [entry for entry, name in named if name[-len(words) :] == words],
+        [entry for entry, name in named if name[: len(words)] == words],
+        [entry for entry, name in keys if name[-len(words) :] == words],
+        [entry for entry, name in keys if f" {' '.join(words)} " in f" {' '.join(name)} "],
     ]
-    if not any(alike) and {*words[-1:]} & COLUMN_ENDINGS:
+    if not any(candidates) and {*words[-1:]} & COLUMN_ENDINGS:
         return explain(" ".join(words[:-1]))
-    found = next((each for each in alike if each and words), None)
-    if found is None:
+    matching = next((each for each in candidates if each and words), None)
+    if matching is None:
         raise UsageError(f"explain {term!r}: there is no such term", hint=_hint(words))
-    others = (entry for each in alike for entry in each if entry not in found)
-    return Explanation(tuple(found), tuple(dict.fromkeys(entry.term for entry in others)))
+    others = (entry for each in candidates for entry in each if entry not in matching)
+    return Explanation(tuple(matching), tuple(dict.fromkeys(entry.term for entry in others)))
 
 
 def _hint(words: list[str]) -> str:
-    """The nearest terms, and the command that lists all."""
+    """The hint of an unknown term: the nearest terms, and the command that lists all."""
     terms = {" ".join(_words(entry.term)): entry.term for entry in entries()}
     wanted = " ".join(words)
-    containing = [own for own in terms if wanted and wanted in own]
+    containing = [text for text in terms if wanted and wanted in text]
     near = get_close_matches(wanted, terms, NEAREST, LEAST_SIMILAR)
-    nearest = list(dict.fromkeys(terms[own] for own in (*containing, *near)))[:NEAREST]
+    nearest = list(dict.fromkeys(terms[text] for text in (*containing, *near)))[:NEAREST]
     listed = "rankscope explain lists all terms"
     return f"nearest: {', '.join(nearest)}; {listed}" if nearest else listed
 
 
 def _words(term: str) -> list[str]:
-    """The words of a term, comparable."""
+    """The words of a term in a form in which they are compared."""
     return re.findall(r"[^\s_.\[\]()-]+", term.casefold())
 
 
 def _parsed(page: str) -> list[Entry]:
     """The entries of one document."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     group = ""
     for block in re.split(r"(?m)^(?=##+ )", page)[1:]:
         heading, _, text = block.partition("\n")
@@ -197,5 +198,5 @@ def _parsed(page: str) -> list[Entry]:
             group = name.strip()
         else:
             for term in name.split(", "):  # several names of one thing
-                found.append(Entry(group, term.strip().strip("`"), text.strip()))
-    return found
+                entries.append(Entry(group, term.strip().strip("`"), text.strip()))
+    return entries

@@ -1,4 +1,4 @@
-"""Who was in which run, and who was named there, for pictures and pages."""
+"""Hardware by runs: which was compared in a run, and which its verdict named."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from rankscope.output.fleet_tables import KINDS
 from rankscope.util.sanitize import sanitized
 
 MOST_ROWS, LEAST_ROWS = 30, 8
-"""Most pieces of hardware in a map, and how many there are at least, innocent ones among them."""
+"""Most rows of a map, and least: hardware that was never named fills it up to these."""
 
 MOST_RUNS = 240
 """Most runs in a map: the latest ones."""

@@ -13,17 +13,17 @@ from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
 KINDS = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
-"""Kind of hardware → how readers call it."""
+"""Kind of hardware → its name for readers."""
 
 PREFIX = "rankscope_fleet_"
-"""Beginning of the names of metrics for node_exporter."""
+"""Prefix of the names of metrics for node_exporter."""
 
 LONGEST_ID = 100
 """Most characters of a name of hardware."""
 
 
 def table(fleet: Fleet, show_all: bool = False) -> Table:
-    """The hardware as a table: what a verdict ever named, or all of it."""
+    """The hardware as a table: that which a verdict has named, or with `show_all` all of it."""
     rows = fleet.hardware if show_all else fleet.hardware.filter(pl.col("guilty") > 0)
     columns = (
         "hardware", "id", "host", "slot", heading("guilty"), "runs", "rate", "95 % interval", "p",

@@ -46,7 +46,7 @@ BY = {
 
 
 def by_table(by: str, frame: pl.DataFrame) -> Table:
-    """The table of `--by` host, phase, collective, kernel or cause, without what is unknown."""
+    """The table of `--by` host, phase, collective, kernel or cause, without unknown columns."""
     title, drop_first, meanings = BY[by]
     unknown = [name for name in frame.columns if frame[name].null_count() == frame.height]
     return replace(

@@ -8,24 +8,24 @@ import polars as pl
 from rankscope.output.table_layout import Table
 
 LIVE = re.compile(r"[<`\[\\]|&#?\w+;|://|www\.|\w@\w|(?<!\w)[@#]\w", re.IGNORECASE)
-"""What Markdown, or a platform that shows it, could take for HTML, a link or a mention."""
+"""Text that Markdown, or a platform that renders it, could take for HTML, a link or a mention."""
 
 ESCAPES = {"<": "&lt;", ">": "&gt;", "[": "\\[", "`": "\\`", "\\": "\\\\", "&": "&amp;"}
 
 BROKEN_LINKS = (("://", ":&#47;&#47;"), ("www.", "www&#46;"), ("@", "&#64;"))
-"""Parts of what becomes a link by itself, and what shows the same."""
+"""Parts of texts that platforms turn into links, and references that look the same."""
 
 FORMULA = r"^[=+\-@\t\r＝＋－＠]"
-"""The start of a formula; spreadsheets take the wide characters for the others."""
+"""The start of a formula; spreadsheets treat the wide characters like the narrow ones."""
 
 NUMBER = r"^[+-]?[0-9][0-9.,]*(?:[eE][+-]?[0-9]+)?$"
-"""Text that is a number starts no formula."""
+"""A number, which is no formula whatever its sign."""
 
 
 def markdown(table: Table) -> str:
     """The title and the table in GitHub Markdown, followed by the note.
 
-    A cell that could be markup is shown as code, in which nothing is.
+    A cell that could be markup is shown as code, where markup has no effect.
     """
 
     def line(cells: tuple[str, ...]) -> str:
@@ -39,14 +39,14 @@ def markdown(table: Table) -> str:
 
 
 def section(sentence: str, facts: Sequence[str], tables: Sequence[Table]) -> str:
-    """A heading with the finding, the rest of the verdict, a list of facts, and tables."""
-    lead, _, rest = prose(sentence).partition(". ")
-    parts = [f"### {lead.rstrip('.')}", rest, "\n".join(f"- {prose(line)}" for line in facts)]
+    """A heading with the first sentence of the verdict, its other sentences, facts, and tables."""
+    lead, _, remainder = prose(sentence).partition(". ")
+    parts = [f"### {lead.rstrip('.')}", remainder, "\n".join(f"- {prose(line)}" for line in facts)]
     return "\n\n".join([*filter(None, parts), *map(markdown, tables)])
 
 
 def prose(text: str) -> str:
-    """A sentence as Markdown: what its names contain is no HTML and no link."""
+    """A sentence as Markdown, in which names are never HTML or links."""
     escaped = "".join(ESCAPES.get(char, char) for char in text)
     for part, harmless in BROKEN_LINKS:
         escaped = re.sub(re.escape(part), harmless, escaped, flags=re.IGNORECASE)

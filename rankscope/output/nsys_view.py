@@ -23,7 +23,7 @@ def view_document(files: Sequence[Path], folder: Path) -> str:
 
 def open_command(files: Sequence[Path]) -> str:
     """The shell line that opens reports, each in a tab, or a view document."""
-    names = map(str, files)  # of those in this folder, "-" could begin an option
+    names = map(str, files)  # a name that begins with "-" would be an option
     return shlex.join(["nsys-ui", *(f"./{name}" if name[:1] == "-" else name for name in names)])
 
 

@@ -1,7 +1,7 @@
 """A timeline as a trace in Chrome's JSON format, for ui.perfetto.dev and chrome://tracing.
 
-Ranks are processes. Their tracks are: the phases inside their iterations, on either clock; what
-the training thread did, where the report says it (with the names of `plot why`); waits;
+Ranks are processes. Their tracks are: the phases inside their iterations, on either clock; the
+states of the training thread, if the report records them (with the names of `plot why`); waits;
 collectives; and the streams of the device. When a rank arrives last at a collective, arrows lead
 from its phase at that moment to the ranks that waited. An instant event in each iteration marks the
 last arrival that cost most (`timeline_views.last_arrival`).
@@ -89,7 +89,7 @@ def trace(
 
 
 def _events(timeline: Timeline, labels: Mapping[int, str]) -> tuple[list[str], _Ties]:
-    """The events of a part, and what ties them to those of other parts."""
+    """The events of a part, and the input of the arrows between parts."""
     kinds = [
         _Slices("phase", _spans(timeline), ("iteration",), nested=True),
         _Slices("thread", _states(timeline), ("iteration", "state"), nested=True),
@@ -196,10 +196,12 @@ def _laid_out(slices: _Slices) -> _Slices:
     if slices.nested or frame.is_empty():
         return replace(slices, frame=frame.with_columns(lane=pl.lit(0, pl.Int64)))
     tracks = frame.partition_by("rank", "order", "track", maintain_order=True)
-    found = [lanes(each["start_ns"].to_numpy(), each["end_ns"].to_numpy()) for each in tracks]
+    lanes_by_track = [
+        lanes(each["start_ns"].to_numpy(), each["end_ns"].to_numpy()) for each in tracks
+    ]
     placed = pl.concat(
         track.with_columns(lane=pl.Series(lane, dtype=pl.Int64))
-        for track, lane in zip(tracks, found, strict=True)
+        for track, lane in zip(tracks, lanes_by_track, strict=True)
     )
     return replace(slices, frame=placed)
 
@@ -216,10 +218,10 @@ def _threads(kinds: Iterable[_Slices]) -> pl.DataFrame:
 
     No tid equals its rank: viewers take such a track for the main thread and put it first.
     """
-    every = pl.concat(each.frame.select(TRACK) for each in kinds)
+    tracks = pl.concat(each.frame.select(TRACK) for each in kinds)
     place = pl.int_range(1, pl.len() + 1).over("rank")
     skipped = (place >= pl.col("rank")) & (pl.col("rank") > 0)
-    return every.unique().sort(TRACK).with_columns(tid=place + skipped.cast(pl.Int64))
+    return tracks.unique().sort(TRACK).with_columns(tid=place + skipped.cast(pl.Int64))
 
 
 def _numbered(slices: _Slices, threads: pl.DataFrame) -> _Slices:
@@ -244,7 +246,7 @@ def _complete(slices: _Slices) -> list[str]:
 
 
 def _transfers(collectives: _Slices) -> _Slices:
-    """The transfers: what follows the wait, inside the slice of a collective of a waiting rank."""
+    """The transfers: from the end of the wait to the end of the slice of a waiting rank."""
     free = pl.max_horizontal("start_ns", pl.col("arrival_ns") + pl.col("wait_ns"))
     waited = collectives.frame.filter(pl.col("wait_ns") > 0)
     inner = waited.with_columns(name=pl.lit("transfer"), start_ns=free)
@@ -316,9 +318,9 @@ def _marks(ties: Sequence[_Ties]) -> list[str]:
     """An instant event in each iteration, at the last arrival that cost most there."""
     first = ties[0].outline
     ranks = pl.concat(tie.outline.ranks for tie in ties)
-    every = pl.concat(tie.calls for tie in ties)
+    all_calls = pl.concat(tie.calls for tie in ties)
     marks = []
-    for (_,), calls in every.group_by("iteration", maintain_order=True):
+    for (_,), calls in all_calls.group_by("iteration", maintain_order=True):
         here = conform(calls, TIMELINE_COLLECTIVES, drop_others=True)
         late = last_arrival(replace(first, ranks=ranks, collectives=here))
         marks += [] if late is None else [_mark(late, calls)]

@@ -1,4 +1,4 @@
-"""The mean phases of each rank, as the picture and the page draw them."""
+"""The mean phases of each rank, for the picture and the page."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ class PhaseShares:
         frame: a row per rank, those furthest above their role's median first: rank, role, host,
             `<part>_ns` for phases and `COMMUNICATION_PARTS` (null: unknown), total_ns (sum of
             the phases), median_ns (median total of the role).
-        iterations: those that the means are over.
-        left_out: how many selected iterations the means are not over.
+        iterations: the iterations of the means.
+        left_out: the number of selected iterations that are not among them.
     """
 
     frame: pl.DataFrame
@@ -43,7 +43,7 @@ class PhaseShares:
 
     @property
     def over(self) -> str:
-        """What the means are over, in words."""
+        """The iterations of the means, in words."""
         known = counted(len(self.iterations), "iteration")
         return f"the {known} in which all phases are known" if self.left_out else known
 
@@ -65,8 +65,8 @@ class PhaseShares:
 def phase_shares(comparison: Comparison) -> PhaseShares:
     """The mean length of each part of the selected iterations, per rank.
 
-    Iterations in which some rank lacks a phase that it has elsewhere (the first one of a capture
-    lacks its loading) are left out, as far as others are there: else parts would not add up.
+    An iteration in which a rank lacks a phase that it has elsewhere (the first one of a capture
+    lacks its loading) is left out, because parts would not add up; unless all would be left out.
 
     Raises:
         UsageError: no phase is known on any rank.

@@ -1,4 +1,4 @@
-"""Numbers as node_exporter's textfile collector reads them."""
+"""Numbers in the format of node_exporter's textfile collector."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Numbers and paths as readers see them."""
+"""Numbers and paths as text for readers."""
 
 import os
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def total(nanoseconds: float | None) -> str:
 
 
 def shown_unit(unit: Unit) -> str:
-    """The unit of what `in_unit` writes: ms of times, nothing of bytes, which carry their own."""
+    """The unit of the values that `in_unit` writes: `ms` of times; bytes carry their own unit."""
     return {Unit.NS: "ms", Unit.BYTES: "size"}.get(unit, unit.value)
 
 

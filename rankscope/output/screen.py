@@ -1,4 +1,4 @@
-"""Tables below each other, as much of them as a screen has room for."""
+"""Tables below each other, shortened to the size of a screen."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,13 +10,10 @@ Line = tuple[str, bool]
 
 
 def fitting(tables: Sequence[Table], width: int, height: int) -> list[Line]:
-    """The tables in as many lines as there are, or fewer.
+    """The tables in at most `height` lines, if possible.
 
-    What gives way, in this order: meanings of columns; blank lines, rules and the names of columns
+    Left out are, in this order: meanings of columns; blank lines, rules and the names of columns
     that do not fit; rows, those of the longest table first, down to the `least` of each.
-
-    Args:
-        tables: their numbers of rows are at most their `most`.
     """
     lines: list[Line] = []
     for shown, notes, airy in _smaller(tables):
@@ -27,7 +24,7 @@ def fitting(tables: Sequence[Table], width: int, height: int) -> list[Line]:
 
 
 def _smaller(tables: Sequence[Table]) -> Iterator[tuple[list[Table], bool, bool]]:
-    """The tables, whether with notes, and whether with blank lines and rules: less and less."""
+    """The tables, whether with notes, and whether with blank lines and rules; ever smaller."""
     yield [*tables], True, True
     yield [*tables], False, True
     remaining = [*tables]
@@ -53,7 +50,8 @@ def lines_of(
     """A table as lines that fit a width.
 
     Args:
-        airy: with a blank line above it, a rule below the headings, and what does not fit named.
+        airy: with a blank line above it, a rule below the headings, and a line that names the
+            columns that do not fit.
         sentences: width of title and notes; None: that of the table.
     """
     fold_at = sentences or width

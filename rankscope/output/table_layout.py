@@ -23,7 +23,7 @@ LEAST_NAME, LEAST_TEXT = 24, 14
 LEAST_NAME are not broken."""
 
 UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|kB|MB|GB)(?!\w))")
-"""The blank between a number and its unit, at which lines do not break."""
+"""The blank between a number and its unit, at which lines are not broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ class Table:
             if name in self.columns and name not in dropped:
                 dropped.append(name)
         for name in reversed(dropped[:-1]):  # columns dropped before a wide one may fit again
-            rest = [each for each in dropped if each != name]
-            if self.without(frozenset(rest))._least_width() <= width:
-                dropped = rest
+            fewer = [each for each in dropped if each != name]
+            if self.without(frozenset(fewer))._least_width() <= width:
+                dropped = fewer
         return self.without(frozenset(dropped)), tuple(dropped)
 
     def lines(self, width: int, gap: int = 0, more: str = "") -> list[str]:

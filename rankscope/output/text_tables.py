@@ -74,7 +74,7 @@ def shown_metrics(result: Imbalance) -> list[str]:
 
 
 Row = tuple[MetricSummary, Metric]
-"""What is known of a metric, and the metric."""
+"""The summary of a metric, and the metric."""
 
 
 def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> Table:
@@ -133,7 +133,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
 
 
 def _most_relevant_metrics(shown: list[Row], verdict: Verdict) -> tuple[int, ...]:
-    """The places of metrics: the headline, the phases of the verdict, then who loses most in it."""
+    """Indices of metrics: the headline, the phases of the verdict, then by the time lost."""
     causes = {verdict.cause, *(each.cause for each in verdict.also)}
 
     def key(place: int) -> tuple[bool, bool, bool, float]:
@@ -247,7 +247,7 @@ def what_if_table(result: Imbalance) -> Table | None:
 
 
 def cost_note(result: Imbalance) -> str:
-    """The meaning of `cost`, which is attributed to the last arrival, whatever made it late."""
+    """The meaning of `cost`, which is attributed to the last arrival, whatever delayed it."""
     chain = "; the rank may itself have waited before, for a rank in another group: see work"
     return "time that others waited for it in these collectives" + (chain if result.chained else "")
 
@@ -316,7 +316,7 @@ def ranks_table(
 
 
 def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
-    """Headings that narrow tables leave out: of metrics, the bars, of the verdict's phases."""
+    """Headings that narrow tables drop, in order: metrics, the bars, phases of the verdict."""
     causes = [verdict.cause, *(each.cause for each in verdict.also)]
     metrics = [each for each in known[:0:-1] if each.name != "wait"]
     named = [each for each in metrics if each.name in causes]
@@ -329,7 +329,7 @@ def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
 
 
 def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
-    """The places of ranks: the named ones, the highest ones; the median and the lowest one stay."""
+    """Indices of ranks: the named ones, the median and the lowest one, then the highest ones."""
     ends = {len(ranks) // 2, len(ranks) - 1} & {*range(len(ranks))}
     named = [place for place, rank in enumerate(ranks) if rank in verdict.named]
     first = [*named[: MOST_RANKS - 3], *sorted(ends), *range(len(ranks))]
@@ -349,11 +349,11 @@ def _course(
     numbers = course["iteration"].unique().sort().to_numpy()
     values = np.full((len(ranks), len(numbers)), np.nan)
     order = np.argsort(ranks)
-    at = (
+    cells = (
         order[np.searchsorted(ranks[order], course["rank"].to_numpy())],
         np.searchsorted(numbers, course["iteration"].to_numpy()),
     )
-    values[at] = course[metric.column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    values[cells] = course[metric.column].cast(pl.Float64).fill_null(np.nan).to_numpy()
     return values
 
 

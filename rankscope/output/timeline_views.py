@@ -1,8 +1,7 @@
-"""The parts of a timeline that picture, page and Perfetto trace share.
+"""What the picture, the page and the Perfetto trace of a timeline share.
 
-Each of the three draws in its own way. Which arrival they mark, how they name streams and how they
-split a collective into waiting and transfer is decided here; so are the lanes of the picture and of
-the page.
+It is the arrival that they mark, the names of streams, the split of a collective into waiting and
+transfer, and the lanes of the picture and of the page.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from rankscope.output.quantities import milliseconds
 from rankscope.util.wording import counted
 
 MOST_STREAMS, MOST_OVERLAPPING = 4, 6
-"""Most lanes of streams, the busiest ones, and of collectives of a rank."""
+"""Most lanes of a rank: of streams, the busiest ones, and of collectives."""
 
 FINEST = 2000
 """Bars of a lane that are closer than 1/FINEST of the longest window are merged into one."""
@@ -48,7 +47,7 @@ class Lane:
 class TimelineLanes:
     """The lanes of a timeline.
 
-    `of`: rank → its lanes from top to bottom. `streams`: how many the rank with most of them has.
+    `of`: rank → its lanes from top to bottom. `streams`: the largest number of streams of a rank.
     """
 
     of: dict[int, tuple[Lane, ...]]
@@ -93,7 +92,7 @@ def last_arrival(timeline: Timeline) -> LastArrival | None:
     """The late arrival that cost the shown ranks most, or None if no rank clearly came last.
 
     The cost of an arrival is the sum of the waits of the shown ranks at that collective. Only ranks
-    on the common clock count: the others cannot be seen waiting for each other.
+    on the common clock count: the arrivals of the others cannot be compared.
     """
     worst = longest_waits(_calls_on_one_clock(timeline))
     if worst.is_empty():
@@ -140,8 +139,10 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
             "last ones arrive too close together"
         )
     if unknown:
-        some = counted(unknown, "collective call")
-        return f"it is unknown who waits for whom in {some}, which are not matched across ranks"
+        unmatched = counted(unknown, "collective call")
+        return (
+            f"it is unknown who waits for whom in {unmatched}, which are not matched across ranks"
+        )
     return (
         "it is unknown who waits for whom, because ranks of the job have no report"
         if incomplete

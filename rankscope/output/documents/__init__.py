@@ -1,5 +1,5 @@
-"""The JSON documents: a module per command has the shape of its document, and fills it.
+"""The JSON documents: the module of a command defines the shape of its document, and fills it.
 
-The structs say all that is published of the documents: the JSON Schema is made of them, and of the
-schema the tables of CONTRACT.md and the entries of `rankscope explain KEY`.
+The structs are the only definition of the documents. The JSON Schema is generated from them, and
+from the schema the tables of CONTRACT.md and the entries of `rankscope explain KEY`.
 """

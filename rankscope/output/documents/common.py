@@ -1,4 +1,4 @@
-"""What all JSON documents share, and how a document becomes text.
+"""The structs that JSON documents share, and their conversion to text.
 
 Times are integers in ns, unknown is null. A key that a document may lack is `UNSET`.
 """
@@ -25,7 +25,7 @@ S = TypeVar("S", bound=Struct)
 
 
 def says(meaning: str) -> Meta:
-    """What a key means: a phrase in Markdown that begins with a small letter and has no stop."""
+    """The meaning of a key: a phrase in Markdown, in lower case and without a full stop."""
     return Meta(description=meaning)
 
 
@@ -129,24 +129,24 @@ def dumps(document: Struct | Document) -> str:
 
 def one_line(document: Struct | Document) -> str:
     """The document as JSON text on one line, in ASCII."""
-    # without an indent `json` is compiled code
+    # without `indent`, `json` uses its compiled encoder
     return json.dumps(plain(document), allow_nan=False)
 
 
 def plain(value: Any) -> Any:
-    """A struct, or what holds structs, as what `json` writes."""
+    """A struct, or a container of structs, as values that `json` can write."""
     return msgspec.to_builtins(value, enc_hook=_number)
 
 
 def _number(value: object) -> float:
-    """A number of NumPy that is a `float`, too."""
+    """A NumPy number that is a subclass of `float`."""
     if isinstance(value, float):
         return float(value)
     raise TypeError(f"{type(value).__name__} is not a value of JSON")
 
 
 def struct_of(shape: type[S], source: object, **others: object) -> S:
-    """A struct whose fields are attributes of `source`, except for `others`."""
+    """A struct whose fields are the attributes of `source`, except for `others`."""
     names = shape.__struct_fields__
     return shape(**{name: getattr(source, name) for name in names if name not in others}, **others)
 

@@ -101,19 +101,19 @@ def diff(
     db: Path,
     facts: Comparison,
     problems: Iterable[RunWarning],
-    found: compare.RunDiff,
+    result: compare.RunDiff,
     before: Comparison,
 ) -> Diff:
     """The document of `diff`."""
     return struct_of(
         Diff,
-        found,
+        result,
         run=run_of(db, facts.facts),
         warnings=warnings_of(problems),
         left_out=UNSET,
-        metrics=tuple(_change(Change, each) for each in found.metrics),
-        ranks=tuple(_change(RankChange, each) for each in found.ranks),
-        baseline=tuple(Earlier(db=str(path), label=label) for path, label in found.baseline),
+        metrics=tuple(_change(Change, each) for each in result.metrics),
+        ranks=tuple(_change(RankChange, each) for each in result.ranks),
+        baseline=tuple(Earlier(db=str(path), label=label) for path, label in result.baseline),
         verdicts=Verdicts(before=verdict_of(before.verdict), after=verdict_of(facts.verdict)),
     )
 

@@ -26,9 +26,9 @@ class Explain(Answer, kw_only=True, tag="rankscope/explain/1"):
     related: Annotated[tuple[str, ...], says("terms that contain it")]
 
 
-def explain(term: str | None, found: terms.Explanation) -> Explain:
+def explain(term: str | None, explanation: terms.Explanation) -> Explain:
     """The document of `explain`."""
     entries = tuple(
-        struct_of(Entry, each, text="\n\n".join(each.paragraphs)) for each in found.entries
+        struct_of(Entry, each, text="\n\n".join(each.paragraphs)) for each in explanation.entries
     )
-    return Explain(run=None, warnings=(), term=term, entries=entries, related=found.related)
+    return Explain(run=None, warnings=(), term=term, entries=entries, related=explanation.related)

@@ -69,18 +69,18 @@ class Fleet(Answer, kw_only=True, tag="rankscope/fleet/1"):
 
 def fleet(answer: fleets.Fleet) -> Fleet:
     """The document of `fleet`."""
-    of_runs = {*FleetRun.__struct_fields__} - {"start"}
-    of_hardware = {*Hardware.__struct_fields__} - {"interval", "cost_rank_hours", "since"}
+    run_fields = {*FleetRun.__struct_fields__} - {"start"}
+    hardware_fields = {*Hardware.__struct_fields__} - {"interval", "cost_rank_hours", "since"}
     return Fleet(
         run=None,
         warnings=warnings_of(answer.problems),
         runs=tuple(
-            FleetRun(**{name: row[name] for name in of_runs}, start=moment(row["start_ns"]))
+            FleetRun(**{name: row[name] for name in run_fields}, start=moment(row["start_ns"]))
             for row in answer.runs.iter_rows(named=True)
         ),
         hardware=tuple(
             Hardware(
-                **{name: row[name] for name in of_hardware},
+                **{name: row[name] for name in hardware_fields},
                 interval=(row["low"], row["high"]),
                 cost_rank_hours=row["cost_ns"] / NS_PER_HOUR,
                 since=moment(row["since_ns"]),

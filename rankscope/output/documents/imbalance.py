@@ -173,8 +173,8 @@ def _ranks(result: results.Imbalance, only: Collection[int] | None) -> tuple[Ran
 
 def _values(row: Document, names: list[str]) -> Document:
     """A rank's scores: times under `values_ns`, those in other units under `values`."""
-    found: Document = {"values_ns": {}}
+    values: Document = {"values_ns": {}}
     for name in names:
         metric = METRICS[name]
-        found.setdefault(metric.key("values"), {})[name] = row[metric.column]
-    return found
+        values.setdefault(metric.key("values"), {})[name] = row[metric.column]
+    return values

@@ -1,4 +1,4 @@
-"""Numbers of a page as compact text: packed columns instead of row objects."""
+"""The numbers of a page as compact text: packed columns instead of row objects."""
 
 import base64
 import math
@@ -19,7 +19,7 @@ MICROSECOND = 1000
 """ns per µs."""
 
 EXACT_CELLS = 100_000
-"""Up to this many cells, the unit of packed times is 1 µs; with more cells it is coarser."""
+"""Most cells whose packed times have a unit of 1 µs; with more cells the unit is coarser."""
 
 COARSE = 5000
 """With more cells the unit is 1/COARSE of the median iteration, which is finer than a pixel."""
@@ -49,7 +49,6 @@ def step_of(values: pl.Series) -> float:
 
 def packed(values: pl.Series, unit: float) -> str:
     """A column as base64 of deflated int32 byte planes, in multiples of `unit` (ns for times).
-
 
     The lowest bytes of all values come first, then the second lowest, and so on: neighbouring
     high bytes are equal, so the planes compress well. Null is `UNKNOWN`.

@@ -12,7 +12,7 @@ from rankscope.output.fleet_map import FleetMap, cost_text
 from rankscope.output.palette import THEMES
 
 LEVELS = 3
-"""Colours of costs."""
+"""Number of colours of costs."""
 
 ROW, LETTER, BOLD = 22, 7.2, 8.2
 """Height of a row, and widths of a letter beside it, in pixels."""
@@ -53,7 +53,7 @@ def legend(grid: FleetMap) -> list[tuple[str, str]]:
 
 
 def chart(grid: FleetMap, label: str) -> str:
-    """The SVG of a map, `label` says what it is to those who do not see it."""
+    """The SVG of a map; `label` describes it for screen readers."""
     if not grid.rows:
         return "<p>No run has compared any hardware.</p>"
     rows, columns = grid.present.shape
@@ -78,10 +78,10 @@ def chart(grid: FleetMap, label: str) -> str:
             f'<text{mark} x="{left - GAP:.1f}" y="{top + 15}" text-anchor="end">'
             f"{escape(each.label)}<title>{escape(each.name)}</title></text>"
         )
-        there = np.flatnonzero(grid.present[row] & ~grid.guilty[row])
+        compared = np.flatnonzero(grid.present[row] & ~grid.guilty[row])
         path = "".join(
             f"M{left + column * cell:.1f} {top}h{cell - 1}v{ROW - 1}h-{cell - 1}z"
-            for column in there
+            for column in compared
         )
         if path:
             parts.append(f'<path class="there" d="{path}"/>')

@@ -28,12 +28,12 @@ LONGEST = 2000
 """Most characters of a sentence."""
 
 MOST_NAMED = 6
-"""At most this many pieces of hardware are listed beside a run."""
+"""Most pieces of hardware that are listed beside a run."""
 
 
 def render_fleet(fleet: Fleet) -> bytes:
     """The whole page as UTF-8."""
-    found = fleet_map(fleet)
+    grid = fleet_map(fleet)
     sentence = sanitized(fleet.sentence, LONGEST)
     count = len(fleet.suspects)
     texts = {
@@ -42,7 +42,7 @@ def render_fleet(fleet: Fleet) -> bytes:
         "badge": counted(count, "suspect") if count else "nobody beyond chance",
         "sentence": sentence,
         "next": sanitized(f"Next: {fleet.next}.", LONGEST),
-        "left_out": _left_out(found),
+        "left_out": _left_out(grid),
         "made": f"Made by rankscope {__version__}. {WHOLE}",
     }
     styles = [palette(), fleet_chart.style(), package_text("page.css"), package_text("fleet.css")]
@@ -51,8 +51,8 @@ def render_fleet(fleet: Fleet) -> bytes:
         "style": "\n".join(styles),
         "figures": _figures(fleet),
         "warnings": _warnings(fleet),
-        "legend": _legend(found),
-        "chart": fleet_chart.chart(found, label),
+        "legend": _legend(grid),
+        "chart": fleet_chart.chart(grid, label),
     }
     return filled("fleet.html", safe(_data(fleet)), SCRIPTS, texts, markup)
 
@@ -81,19 +81,19 @@ def _warnings(fleet: Fleet) -> str:
     return f'<div id="limits"><h2>Warnings</h2><ul>{items}</ul></div>'
 
 
-def _legend(found: FleetMap) -> str:
+def _legend(grid: FleetMap) -> str:
     return "".join(
         f'<li><i class="{name}"></i>{html.escape(text)}</li>'
-        for name, text in fleet_chart.legend(found)
+        for name, text in fleet_chart.legend(grid)
     )
 
 
-def _left_out(found: FleetMap) -> str:
+def _left_out(grid: FleetMap) -> str:
     parts = []
-    if found.more_rows:
-        parts.append(f"{counted(found.more_rows, 'piece')} of hardware with less cost")
-    if found.more_runs:
-        parts.append(counted(found.more_runs, "earlier run"))
+    if grid.more_rows:
+        parts.append(f"{counted(grid.more_rows, 'piece')} of hardware with less cost")
+    if grid.more_runs:
+        parts.append(counted(grid.more_runs, "earlier run"))
     return f"Left out here: {' and '.join(parts)}." if parts else ""
 
 

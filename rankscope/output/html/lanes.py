@@ -51,14 +51,14 @@ def timeline_section(
     if timeline is None:
         caption = f"There is no timeline: {detail.reason}."
         return {"caption": caption, "lanes": [], "bars": [], "late": []}, []
-    found = timeline_lanes(timeline)
-    lanes = [(rank, lane) for rank, own in found.of.items() for lane in own]
+    all_lanes = timeline_lanes(timeline)
+    lanes = [(rank, lane) for rank, own in all_lanes.of.items() for lane in own]
     bars = pl.concat(
         lane.bars.with_columns(lane=pl.lit(place)) for place, (_, lane) in enumerate(lanes)
     )
     late = last_arrival(timeline)
     chart = {
-        "caption": _caption(timeline, found, late, detail.is_of_picks),
+        "caption": _caption(timeline, all_lanes, late, detail.is_of_picks),
         "lanes": [
             {"rank": rank, "pick": labels.get(rank, LAST), "name": lane.name}
             for rank, lane in lanes

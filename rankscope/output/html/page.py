@@ -2,7 +2,7 @@
 
 Names in the page come from reports and must remain text. So every name is sanitized, the data is
 JSON without `<`, `>` and `&`, the scripts insert it only as text nodes, and the page's
-Content-Security-Policy allows its own scripts only and forbids to load anything.
+Content-Security-Policy allows its own scripts only, and no loading.
 """
 
 import base64
@@ -54,7 +54,7 @@ LONGEST_LINE = 20_000
 """Most characters of a command, which is useless if it is cut."""
 
 ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
-"""So that data cannot end a script or open a comment; `json.dumps` escapes non-ASCII itself."""
+"""Escapes with which data cannot end a script or open a comment; JSON escapes non-ASCII itself."""
 
 WHOLE = "The page contains all its data and loads nothing."
 SERVED = "The page asks rankscope on this machine for more, and nothing else."
@@ -87,7 +87,7 @@ def filled(
         "script": script,
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
     }
-    text = re.sub(r"\{\{(\w+)\}\}", lambda found: blocks[found[1]], package_text(template))
+    text = re.sub(r"\{\{(\w+)\}\}", lambda match: blocks[match[1]], package_text(template))
     return text.encode("utf-8", "replace")
 
 
@@ -96,12 +96,12 @@ def render_page(
 ) -> bytes:
     """The whole page as UTF-8."""
     data = page_data(comparison, result, picks, detail, origin)
-    lead, stop, rest = data["verdict"]["sentence"].partition(". ")
+    lead, stop, remainder = data["verdict"]["sentence"].partition(". ")
     lead += stop
     texts = {
         "title": f"{lead.strip()} – {data['run']['name']} – rankscope",
         "sentence": lead,
-        "rest": rest,
+        "rest": remainder,
         "next": data["next"],
         "facts": data["facts"],
     }
@@ -205,7 +205,7 @@ def _first_cell(flagged_cells: pl.DataFrame, result: Imbalance, picks: Picks) ->
 
 
 def safe(value: Document) -> Document:
-    """The document with every text sanitized and cut to LONGEST, those of SENTENCES later."""
+    """The document with all texts sanitized and cut: to LONGEST, SENTENCES to LONGEST_SENTENCE."""
 
     def inside(each: Any, longest: int = LONGEST) -> Any:
         if isinstance(each, str):

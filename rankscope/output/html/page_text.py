@@ -1,4 +1,4 @@
-"""Texts of a page beside its charts: key figures, data quality, commands."""
+"""The texts of a page: key figures, data quality, commands."""
 
 import json
 import os
@@ -44,33 +44,38 @@ def figures(result: Imbalance) -> list[Figure]:
     verdict, count = result.verdict, result.iterations.height
     known = {each.metric: each for each in result.metrics}
     at_most = " at most" if verdict.gain_is_bound else ""
-    found: list[Figure] = []
+    entries: list[Figure] = []
     if verdict.excess_ns is not None:
         excess = f"{milliseconds(verdict.excess_ns)} ms"
-        found.append(("Excess when flagged", excess, "above the median rank"))
+        entries.append(("Excess when flagged", excess, "above the median rank"))
     if verdict.iterations:
-        every = "" if verdict.period is None else f", every {ordinal(verdict.period)}"
-        found.append(("Flagged", f"{len(verdict.iterations)} of {count}", f"iterations{every}"))
+        period = "" if verdict.period is None else f", every {ordinal(verdict.period)}"
+        entries.append(("Flagged", f"{len(verdict.iterations)} of {count}", f"iterations{period}"))
     if verdict.cause is not None:
-        found.append(("Mostly in", verdict.cause, f"{percent(verdict.cause_share)} of the excess"))
+        entries.append(
+            ("Mostly in", verdict.cause, f"{percent(verdict.cause_share)} of the excess")
+        )
     for term, gain_ns, gain in (
         ("Fixing it saves", verdict.gain_ns, verdict.gain),
         ("All imbalance costs", verdict.gain_all_ns, verdict.gain_all),
     ):
         if gain_ns is not None:
-            found.append((f"{term}{at_most}", total(gain_ns), _share(gain_ns, gain)))
+            entries.append((f"{term}{at_most}", total(gain_ns), _share(gain_ns, gain)))
     if result.efficiency is not None:
-        load, rest = result.efficiency.load_balance, result.efficiency.communication
-        factors = f"load balance {percent(load)} × communication {percent(rest)}"
-        found.append(("Parallel efficiency", percent(result.efficiency.parallel), factors))
+        load_balance, communication = (
+            result.efficiency.load_balance,
+            result.efficiency.communication,
+        )
+        factors = f"load balance {percent(load_balance)} × communication {percent(communication)}"
+        entries.append(("Parallel efficiency", percent(result.efficiency.parallel), factors))
     for metric, term in (("iteration", "Iteration"), ("work", "Work"), ("wait", "Waiting")):
         summary = known.get(metric)
         if summary is not None and summary.mean is not None:
             balance = f", imbalance {percent(summary.imbalance)}" if metric == "work" else ""
             iterations = counted(count, "iteration")
             base = f"mean over ranks, {result.statistic} over {iterations}{balance}"
-            found.append((term, f"{milliseconds(summary.mean)} ms", base))
-    return found
+            entries.append((term, f"{milliseconds(summary.mean)} ms", base))
+    return entries
 
 
 def _share(amount: int | None, share: float | None) -> str:
@@ -94,7 +99,7 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
     matched = comparison.matching.summary
     unmatched = int(matched.unmatched["count"].sum())
     cells = f"{counted(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}"
-    found = {
+    values = {
         "Ranks": f"{len(facts.ranks)}{world}, from {counted(facts.reports, 'report')}",
         "Ranks without a report": missing,
         "Iterations": f"{len(facts.iterations)}: {span(facts.iterations)}",
@@ -107,25 +112,25 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
         "Flagged": cells,
         "Resolution of the cells": precision(unit_ns),
     }
-    return [(term, value, "") for term, value in found.items()]
+    return [(term, value, "") for term, value in values.items()]
 
 
 def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple[str, str]]:
-    """Commands that make this page from the reports, and further ones: purpose and shell line."""
-    how = _option_arguments(comparison.options)
+    """Purpose and shell line of commands that make this page from the reports, and further ones."""
+    options = _option_arguments(comparison.options)
     db = str(origin.db)
-    which = ["--db", db, *how]
-    picked = which if origin.ranks is None else [*which, "--ranks", origin.ranks]
+    selection = ["--db", db, *options]
+    picked = selection if origin.ranks is None else [*selection, "--ranks", origin.ranks]
     lines = [
         ("Read the reports", ["rankscope", "ingest", *_ingest_arguments(comparison), "--db", db]),
-        ("Show the verdict in the terminal", ["rankscope", "imbalance", *which]),
+        ("Show the verdict in the terminal", ["rankscope", "imbalance", *selection]),
         ("Name the reports to open side by side", ["rankscope", "pick-reports", *picked]),
         ("Make this page", ["rankscope", "report", *picked, "-o", str(origin.target)]),
     ]
-    found = [(purpose, shlex.join(line)) for purpose, line in lines]
+    shell_lines = [(purpose, shlex.join(line)) for purpose, line in lines]
     if picks.files and not picks.unopenable:
-        found.append(("Open the picked reports in the GUI", open_command(picks.files)))
-    return found
+        shell_lines.append(("Open the picked reports in the GUI", open_command(picks.files)))
+    return shell_lines
 
 
 def _option_arguments(options: Options) -> list[str]:
@@ -133,8 +138,8 @@ def _option_arguments(options: Options) -> list[str]:
     words: list[str] = []
     if options.iter_range is not None:
         low, high = options.iter_range.start, options.iter_range.stop
-        given = f"{'' if low is None else low}:{'' if high is None else high}"
-        words.append(f"--iter-range={given}")
+        bounds = f"{'' if low is None else low}:{'' if high is None else high}"
+        words.append(f"--iter-range={bounds}")
     if options.clock != "auto":
         words += ["--clock", options.clock]
     if options.roles is not None:

@@ -37,7 +37,7 @@ class Page:
     no_timeline: str = ""
 
     def save(self, path: Path) -> Page:
-        """Write the page; the page with its file."""
+        """Write the page, and return it with its file."""
         write_whole(path, self.content)
         return replace(self, path=path)
 

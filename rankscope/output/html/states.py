@@ -8,7 +8,7 @@ from rankscope.model.kinds import Phase
 from rankscope.output.documents.common import Document
 
 MOST_CELLS = 300
-"""Most cells of a page that hold states; a served page asks for the others."""
+"""Most cells with states in a page; a served page requests those of the others."""
 
 
 def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
@@ -19,8 +19,8 @@ def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
 
     Returns:
         `rank/iteration` → `peer` (the median rank of the others of the role) and `parts`: lists of
-        state, name, time of the rank and time of the peer in ns. Cells without a peer are
-        left out, and those in which the report of either recorded nothing.
+        state, name, time of the rank and time of the peer in ns. Cells without a peer are left
+        out, and those for which the report of the rank or of the peer has no states.
     """
     own = median_peers(work_excess(comparison), cells)
     if own.is_empty():

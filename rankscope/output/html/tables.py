@@ -30,9 +30,9 @@ def sortable_table(
     """A table of the page, column by column.
 
     Args:
-        frame: the rows, whose names say what `output/columns.py` knows of them; lists become text.
-        labels: column → heading, where it is another one here.
-        sorted_by: the column that sorts the table at first.
+        frame: the rows; its columns are described in `output/columns.py`. Lists become text.
+        labels: column → heading, where it differs from that in `output/columns.py`.
+        sorted_by: the column by which the table is sorted at first.
     """
     flat = frame.with_columns(
         pl.col(column).map_elements(lambda each: span(sorted(each)), pl.String)
@@ -143,12 +143,12 @@ def flagged(comparison: Comparison) -> pl.DataFrame:
     if flags is None:
         return pl.DataFrame(schema=schema)
     order = ["excess_ns", "rank", "iteration"]
-    found = flags.filter("flagged").sort(order, descending=[True, False, False])
-    return found.select(*schema)
+    cells = flags.filter("flagged").sort(order, descending=[True, False, False])
+    return cells.select(*schema)
 
 
 def _findings(result: Imbalance) -> list[Document]:
-    """The table of what the stragglers' excess consists of, if that is known."""
+    """The table of the parts of the stragglers' excess, if they are known."""
     rows = [
         {name: value for name, value in asdict(each).items() if name not in ("suspect", "count")}
         for each in result.verdict.findings
@@ -158,7 +158,7 @@ def _findings(result: Imbalance) -> list[Document]:
 
 
 def _also(result: Imbalance) -> list[Document]:
-    """The table of what costs at least 1 % beside the verdict."""
+    """The table of further findings that cost at least 1 %."""
     hosts = dict(result.ranks.select("rank", "host").iter_rows())
     rows: list[Document] = [
         {
@@ -183,7 +183,7 @@ def _also(result: Imbalance) -> list[Document]:
 
 
 def _what_if(result: Imbalance) -> list[Document]:
-    """The table of what repairs would save, largest first, if the run can be replayed."""
+    """The table of savings by repairs, the largest first, if the run can be replayed."""
     rows = worthwhile(result)
     if rows is None:
         return []

@@ -1,10 +1,10 @@
 """Pictures of a comparison: one module per kind of plot; the modules do not import each other.
 
 To add a kind, write a module with `draw(comparison, options) -> Figure` and add a row to `KINDS`.
-The module draws with matplotlib's objects, without pyplot and global state.
-Its figure has the verdict as its title (`captions.verdict_title`) unless it shows a single
-iteration, units in its axis labels, and `captions.footer` below. matplotlib is imported when the
-first picture is drawn: it takes 1.5 s.
+The module draws with matplotlib's objects, without pyplot and global state. Its figure has the
+verdict as its title (`captions.verdict_title`) unless it shows a single iteration, units in its
+axis labels, and `captions.footer` below. matplotlib, whose import takes 1.5 s, is imported when the
+first picture is drawn.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ class Picture:
 
     @property
     def title(self) -> str:
-        """What the picture says, on one line."""
+        """The title of the picture, on one line."""
         return " ".join(self.figure.get_suptitle().split())
 
     def save(self, path: str | Path) -> Picture:
-        """Write the picture as PNG, SVG or PDF; the picture with its file.
+        """Write the picture as PNG, SVG or PDF, and return it with its file.
 
         Raises:
             UsageError: the ending is not one of `FORMATS`, or the file cannot be written.

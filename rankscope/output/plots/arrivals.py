@@ -34,7 +34,7 @@ ROW, LEAST_HEIGHT, OVERVIEW = 0.3, 1.2, 1.9
 """Heights in inches: of a row, of the panel at least, and of the panel of all ranks."""
 
 MOST_POINTS = 6_000
-"""Above this number of collectives, only those beyond the 95th percentile are drawn as points."""
+"""Most collectives that are all drawn as points; of more, only those beyond the 95th percentile."""
 
 GOLDEN = 0.618034
 """Fractional part of the golden ratio: its multiples spread evenly, so points overlap little."""
@@ -142,9 +142,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
 
 
 def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
-    """Who arrives latest on average, how late, and how often last, and who does so most often.
+    """The rank that arrives latest on average, and the rank that most often arrives last.
 
-    Or that this is unknown.
+    Where ranks have no report, it says that the last arrival is unknown.
     """
     late = milliseconds(frame["mean_ns"][0])
     rank = frame["rank"][0]

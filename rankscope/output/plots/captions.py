@@ -33,7 +33,7 @@ LONGEST_FOOTER = 600
 
 
 def finding(verdict: Verdict, count: int, *, of_captures: bool = False) -> str:
-    """The verdict as a title: who is slow and when, or else its sentence's beginning.
+    """The verdict as a title: who is slow and when, or else the beginning of its sentence.
 
     Args:
         of_captures: whether each capture is one iteration.
@@ -53,7 +53,7 @@ def _from_sentence(verdict: Verdict) -> str:
     first = verdict.sentence.partition(". ")[0].rstrip(".")
     if len(first) <= USUAL_TITLE:
         return first
-    ends = [found.start() for found in CLAUSE.finditer(first[:USUAL_TITLE]) if found.start() > 40]
+    ends = [match.start() for match in CLAUSE.finditer(first[:USUAL_TITLE]) if match.start() > 40]
     return first[: ends[-1]] if ends else first
 
 
@@ -65,10 +65,10 @@ def verdict_title(comparison: Comparison) -> str:
 
 def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
     """The content of a picture, and below it the verdict and further findings."""
-    found = verdict_title(comparison)
+    verdict = verdict_title(comparison)
     hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
     others = also_together(comparison.verdict.also, hosts, comparison.verdict.ranks)
-    lines = others if found == title else [f"Verdict: {found}", *others]
+    lines = others if verdict == title else [f"Verdict: {verdict}", *others]
     more = drawable(". ".join(lines), LONGEST_FOOTER)
     return f"{shown}\n{more}." if lines else shown
 

@@ -27,7 +27,7 @@ LEAST_OF_MOST = 0.05
 """Share of the largest excess below which an activity is left out."""
 
 NAMES = {"idle": "idle", "set": "memory set"}
-"""Kind of activity → what it is called, instead of its name."""
+"""Kind of activity → the label that replaces its name."""
 
 WIDTH, LABELS, PANEL = 10.0, 3.0, 6.5
 """Widths in inches: of the sheet, of the names, and of the bars."""
@@ -45,8 +45,8 @@ def device_excess(
     """Device activities of a rank that take longer than usual in its role, the longest first.
 
     Args:
-        phase: whose activities count; None: all phases.
-        iterations: those to look into; of many, an even sample.
+        phase: the phase of the activities; None: all phases.
+        iterations: the iterations to average over; of many, an even sample is used.
 
     Returns:
         kind, name, total_ns, usual_ns (the lower median of the role), excess_total_ns: means per
@@ -62,9 +62,9 @@ def device_excess(
         return pl.DataFrame(
             schema={"kind": pl.String, "name": pl.String, **dict.fromkeys(amounts, pl.Float64)}
         )
-    found = activity_excess(rows, comparison.roles.of, slow)
+    excess = activity_excess(rows, comparison.roles.of, slow)
     return (
-        found.select("kind", "name", pl.col(amounts) / len(chosen))
+        excess.select("kind", "name", pl.col(amounts) / len(chosen))
         .filter(pl.col("excess_total_ns") > LEAST_OF_MOST * pl.col("excess_total_ns").max())
         .filter(pl.col("excess_total_ns") > 0)
         .sort("excess_total_ns", "kind", "name", descending=[True, False, False])
@@ -77,13 +77,13 @@ def draw(
     rank: int,
     phase: str | None,
     iterations: list[int],
-    found: pl.DataFrame,
+    activities: pl.DataFrame,
     theme: Theme,
 ) -> Figure:
-    """The picture of what `device_excess` found."""
-    height = ROW * max(found.height, 2)
+    """The picture of the activities that `device_excess` returned."""
+    height = ROW * max(activities.height, 2)
     where = "" if phase is None else f" in {phase}"
-    title = _title(comparison, rank, iterations, found)
+    title = _title(comparison, rank, iterations, activities)
     numbers = f"{counted(len(iterations), 'iteration')} ({span(tuple(iterations))})"
     what = f"device work{where} that takes longer than on the median rank: mean of {numbers}"
     sheet = new_sheet(
@@ -93,20 +93,22 @@ def draw(
         theme,
     )
     axes = sheet.axes(LABELS, 0.45, PANEL, height)
-    _bars(axes, rank, found, theme)
+    _bars(axes, rank, activities, theme)
     return sheet.figure
 
 
-def _title(comparison: Comparison, rank: int, iterations: list[int], found: pl.DataFrame) -> str:
-    """What the verdict says of its only rank; else the activity with the most excess.
+def _title(
+    comparison: Comparison, rank: int, iterations: list[int], activities: pl.DataFrame
+) -> str:
+    """The causes in the verdict, if it is about this rank only; else the activity with most excess.
 
-    Several kernels are one.
+    Several kernels count as one activity.
     """
     verdict = comparison.verdict
     if verdict.ranks == (rank,) and verdict.findings and [*verdict.iterations] == iterations:
         return drawable(f"Rank {rank}: {findings_sentence(verdict.findings)}", 140)
-    first = found.row(0, named=True)
-    kernels = found.filter(pl.col("kind") == "kernel")
+    first = activities.row(0, named=True)
+    kernels = activities.filter(pl.col("kind") == "kernel")
     main = kernels.filter(pl.col("excess_total_ns") >= first["excess_total_ns"] / 4)
     if first["kind"] == "kernel" and main.height > 1:
         excess, usual = (float(main[name].sum()) for name in ("excess_total_ns", "usual_ns"))
@@ -125,19 +127,20 @@ def _label(row: dict[str, object]) -> str:
     return NAMES.get(kind, f"{kind} {name}".strip())
 
 
-def _bars(axes: Axes, rank: int, found: pl.DataFrame, theme: Theme) -> None:
+def _bars(axes: Axes, rank: int, activities: pl.DataFrame, theme: Theme) -> None:
     """Two bars per activity, the slow rank's above, and how much longer it is."""
-    places = np.arange(found.height, dtype=float)
-    slow, usual = (found[name].to_numpy() / 1e6 for name in ("total_ns", "usual_ns"))
+    places = np.arange(activities.height, dtype=float)
+    slow, usual = (activities[name].to_numpy() / 1e6 for name in ("total_ns", "usual_ns"))
     axes.barh(places - 0.19, slow, height=0.34, color=theme.late, gid="slow")
     axes.barh(places + 0.19, usual, height=0.34, color=theme.muted, gid="median")
     for place, longest, excess in zip(places, np.maximum(slow, usual), slow - usual, strict=True):
         beside(axes, f"+{milliseconds(excess * 1e6)}", (longest, place), (4, 0), color=theme.ink)
     names = [
-        middle_out(drawable(_label(row), 400), LONGEST_NAME) for row in found.iter_rows(named=True)
+        middle_out(drawable(_label(row), 400), LONGEST_NAME)
+        for row in activities.iter_rows(named=True)
     ]
     axes.set_yticks(places, labels=names)
-    axes.set_ylim(max(found.height, 2) - 0.4, -0.6)
+    axes.set_ylim(max(activities.height, 2) - 0.4, -0.6)
     axes.set_xlim(0, float(max(slow.max(), usual.max())) * 1.15 or 1)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)

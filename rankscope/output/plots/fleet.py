@@ -1,4 +1,4 @@
-"""Hardware and the runs of a fleet: where the hardware was that is slow again and again."""
+"""The picture of a fleet: hardware by runs, with its cost where a verdict names it."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -39,10 +39,10 @@ SCALE = 1.2
 """Least height of the scale of colours, in inches."""
 
 MOST_DATES = 8
-"""At most this many runs have their date below them."""
+"""Most runs whose date is written below them."""
 
 SEPARATED = 64
-"""Up to this many runs, cells have edges."""
+"""Most runs for which cells have edges."""
 
 
 def draw(fleet: Fleet, theme_name: str = "light") -> Figure:
@@ -107,7 +107,7 @@ def _footer(fleet: Fleet, grid: FleetMap) -> str:
 
 
 def _cells(axes: Axes, grid: FleetMap, theme: Theme) -> QuadMesh | None:
-    """Draw the cells; the ones with a cost, for the scale, or None."""
+    """Draw the cells, and return those with a cost, for the scale; None without any."""
     rows, columns = grid.present.shape
     across, along = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
     edge, line = (theme.page, 0.8) if columns <= SEPARATED else ("none", 0.0)
@@ -119,9 +119,9 @@ def _cells(axes: Axes, grid: FleetMap, theme: Theme) -> QuadMesh | None:
             linewidth=0, gid="not compared",
         )  # fmt: skip
     if grid.present.any():
-        there = np.ma.masked_where(~grid.present, grid.present.astype(float))
+        compared = np.ma.masked_where(~grid.present, grid.present.astype(float))
         gray = ListedColormap([theme.faint])
-        axes.pcolormesh(across, along, there, cmap=gray, edgecolors=edge, linewidth=line)
+        axes.pcolormesh(across, along, compared, cmap=gray, edgecolors=edge, linewidth=line)
     if not grid.guilty.any():
         return None
     cost = np.ma.masked_where(~grid.guilty, np.maximum(grid.cost_ns, 1) / grid.unit[1])
@@ -155,7 +155,7 @@ def _ticks(axes: Axes, grid: FleetMap, labels: list[str], theme: Theme) -> None:
 
 
 def _counts(axes: Axes, grid: FleetMap) -> None:
-    """How often each piece was named, beside its row."""
+    """Write how often each piece of hardware was named beside its row."""
     for place, row in enumerate(grid.rows):
         text = f"{row.guilty} of {row.runs}" + (", suspect" if row.suspect else "")
         beside(

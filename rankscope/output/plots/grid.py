@@ -17,7 +17,7 @@ MOST_ROWS, MOST_COLUMNS = 400, 600
 """Most rows and columns that a reader can tell apart on a page; more are merged into blocks."""
 
 DENSE = 0.5
-"""If this share of the iterations between first and last is known, the others are drawn as gaps."""
+"""Least share of the iterations between first and last that makes the others drawn as gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ def excesses(comparison: Comparison, metric: str) -> pl.DataFrame:
     if comparison.options.iter_range is not None:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
     judged = comparison.rows(sorted({metric, "iteration"}), all_iterations=True, flags=True)
-    found = with_excess(judged.filter(inside | pl.col("iteration").is_in(numbers)), metric)
+    rows = with_excess(judged.filter(inside | pl.col("iteration").is_in(numbers)), metric)
     columns = ("rank", "iteration", "role", "host", "value", "excess", "scale", "flagged", "cause")
-    return found.select(*columns, compared=pl.col("iteration").is_in(numbers))
+    return rows.select(*columns, compared=pl.col("iteration").is_in(numbers))
 
 
 def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
@@ -115,9 +115,9 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
 
 
 def worst_cells(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `excesses` with the largest excess: at most 4, and 2 of one rank.
+    """The rows of `excesses` with the largest excess: at most 4, and at most 2 of a rank.
 
-    Where some are flagged, only those.
+    If any cell is flagged, only flagged ones.
     """
     matters = pl.col("excess") > MUCH * pl.col("scale")
     if frame["flagged"].any():

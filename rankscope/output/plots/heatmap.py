@@ -67,7 +67,7 @@ NOT_SHOWN = (VerdictKind.COMMUNICATION, VerdictKind.INCONCLUSIVE)
 """Classes of verdicts that no map of work shows."""
 
 VECTOR_CELLS = 20_000
-"""Above this number of cells, the map is an image inside SVG and PDF files."""
+"""Most cells that are drawn as shapes in SVG and PDF files; a larger map is an image in them."""
 
 
 def draw(comparison: Comparison, options: PlotOptions) -> Figure:
@@ -130,11 +130,13 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
 
 def _sides(grid: Grid) -> dict[str, list[RowGroup]]:
     """Groups to bracket beside the rows: roles if there are several, hosts if they are known."""
-    every = {"role": grid.roles, "host": grid.hosts}
-    found = {heading: row_groups(names[:: grid.per_row]) for heading, names in every.items()}
+    names_by_heading = {"role": grid.roles, "host": grid.hosts}
+    groups_by_heading = {
+        heading: row_groups(names[:: grid.per_row]) for heading, names in names_by_heading.items()
+    }
     return {
         heading: groups
-        for heading, groups in found.items()
+        for heading, groups in groups_by_heading.items()
         if groups and {each.name for each in groups} != {ALL}
     }
 
@@ -248,18 +250,18 @@ def _dots(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) -> bo
 def _clipped(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) -> bool:
     """Mark values beyond the scale with triangles; False if there are none."""
     size = min(4.0, max(2.0, 72 * min(cell) * 0.3))
-    found = False
+    has_clipped = False
     for marker, beyond in (
         ("^", grid.values > grid.scale.limit),
         ("v", grid.values < -grid.scale.limit),
     ):
         row, column = np.nonzero(beyond)
-        found |= bool(len(row))
+        has_clipped |= bool(len(row))
         axes.scatter(
             column, row - 0.25, s=size**2, marker=marker, color=theme.page, edgecolors=theme.ink,
             linewidths=0.5, gid="clipped",
         )  # fmt: skip
-    return found
+    return has_clipped
 
 
 def _letters(
@@ -296,7 +298,7 @@ def _key(worst: pl.DataFrame, metric: Metric) -> list[str]:
 
 
 def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
-    """Bars of how often each row is flagged; one artist, because one per bar would be slow."""
+    """Draw bars of how often each row is flagged; one artist, because one per bar is slow."""
     share = grid.flagged.mean(axis=1)
     low, high = (np.arange(len(share)) + edge for edge in (-0.4, 0.4))
     corners = ((low, 0 * share), (low, share), (high, share), (high, 0 * share))

@@ -1,4 +1,4 @@
-"""Ranks as rows of a picture: which ones to show, their labels, and brackets around groups."""
+"""Ranks as rows of a picture: their selection, their labels, and brackets around groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rankscope.output.plots.style import SMALL, beside, drawable, text_width
 from rankscope.util.wording import counted
 
 MOST_ROWS = 24
-"""Up to this many ranks, each has a row; of more ranks some have rows, and a band shows all."""
+"""Most ranks that all have rows; of more ranks some have rows, and a band shows all of them."""
 
 HIGHEST, LOWEST = 8, 4
 """If there are more ranks than rows: the number of rows for the highest and the lowest ranks."""
@@ -112,12 +112,12 @@ def of_all_ranks(axes: Axes, count: int, ends: tuple[str, str], order: str) -> N
 
 def row_groups(names: Sequence[str | None]) -> list[RowGroup]:
     """Groups of neighbouring rows with the same name; rows without a name are in no group."""
-    found = []
+    groups = []
     for name, places in groupby(range(len(names)), key=lambda place: names[place]):
         members = list(places)
         if name is not None:
-            found.append(RowGroup(members[0], members[-1], name))
-    return found
+            groups.append(RowGroup(members[0], members[-1], name))
+    return groups
 
 
 def bracket_width(groups: Sequence[RowGroup]) -> float:

@@ -1,4 +1,4 @@
-"""How pictures look: matplotlib's settings, and a sheet with title, subtitle and footer."""
+"""The style of pictures: matplotlib's settings, and a sheet with title, subtitle and footer."""
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +62,7 @@ def legend_above(
     """A legend above a picture, on one line without `columns`.
 
     Args:
-        right: it ends at the right edge, instead of beginning at the left one.
+        right: the legend ends at the right edge, instead of beginning at the left one.
     """
     axes.legend(
         handles=handles,
@@ -101,7 +101,7 @@ def parts_legend(
 def label_scale(
     bar: Colorbar, ticks: Sequence[float], formatted: Callable[[float, float | None], str]
 ) -> None:
-    """Set the ticks of a scale of colours, and how they are written."""
+    """Set the ticks of a scale of colours, and their format."""
     bar.outline.set_visible(False)
     bar.locator, bar.formatter = FixedLocator(ticks), FuncFormatter(formatted)
     bar.minorticks_off()
@@ -110,7 +110,7 @@ def label_scale(
 
 @contextmanager
 def styled(theme: str) -> Iterator[Theme]:
-    """Set matplotlib for one theme; the user's own settings do not matter and stay unchanged."""
+    """Apply matplotlib's settings for a theme within it; the user's settings are restored."""
     colors = THEMES[theme]
     with rc_context():
         rcdefaults()
@@ -247,9 +247,9 @@ def _font(weight: str) -> FT2Font:
 
 def _wrapped(text: str, size: float, width: float, weight: str = "normal") -> list[str]:
     """`text` as lines that fit on a sheet `width` inches wide."""
-    found: list[str] = []
+    lines: list[str] = []
     for part in text.splitlines():
         letter = text_width(part, size, weight) / max(len(part), 1)
         fitting = max(20, int((width - 2 * MARGIN) * 0.97 / max(letter, 1e-3)))
-        found += textwrap.wrap(part, fitting)
-    return found or [""]
+        lines += textwrap.wrap(part, fitting)
+    return lines or [""]

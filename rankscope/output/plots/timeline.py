@@ -56,7 +56,7 @@ MOST_RANKS = 8
 """Most picked ranks; the footer says how many more there are."""
 
 VECTOR_SHAPES = 4_000
-"""Above this number of rectangles, a lane is an image inside SVG and PDF files."""
+"""Most rectangles of a lane that are shapes in SVG and PDF files; a larger lane is an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Picture:
     """A timeline, prepared for drawing."""
 
     timeline: Timeline
-    found: TimelineLanes
+    all_lanes: TimelineLanes
     lanes: dict[int, list[PlacedLane]]  # rank → its lanes, from top to bottom
     height: float  # of all lanes, inches
     names_width: float  # of the lane names, inches
@@ -104,8 +104,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             hint="give PlotOptions(ranks=…, iteration=…), or use Run.plot, which picks them",
         )
     labels = dict(options.ranks[:MOST_RANKS])
-    every = with_last_to_arrive(comparison, [*labels], [options.iteration])
-    labels |= {rank: "arrives last" for rank in every if rank not in labels}
+    shown_ranks = with_last_to_arrive(comparison, [*labels], [options.iteration])
+    labels |= {rank: "arrives last" for rank in shown_ranks if rank not in labels}
     shown = timeline(comparison, list(labels), [options.iteration])
     picture = _prepared(shown, [*labels], THEMES[options.theme])
     late = last_arrival(shown)
@@ -118,7 +118,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             subtitle(
                 comparison,
                 f"phases on the {shown.clock} clock, "
-                + ("device work in the colour of its phase, " if picture.found.streams else "")
+                + ("device work in the colour of its phase, " if picture.all_lanes.streams else "")
                 + "collectives from arrival to end"
                 + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
             ),
@@ -138,7 +138,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             _fill(axes, lane, picture.theme)
     if late is not None:
         _mark(axes, late, picture)
-    parts = [part for part in picture.theme.parts if part in picture.found.parts]
+    parts = [part for part in picture.theme.parts if part in picture.all_lanes.parts]
     parts_legend(axes, parts, picture.theme, 8)
     return sheet.figure
 
@@ -151,7 +151,7 @@ def _title(shown: Timeline, late: LastArrival | None, labels: dict[int, str]) ->
 
 
 def _label_note(comparison: Comparison, labels: dict[int, str]) -> list[str]:
-    """That the labels of picks are not of the iteration that is shown."""
+    """A note that the labels of picks are about all iterations, not the one that is shown."""
     count = len(comparison.selection.numbers)
     if count < 2 or not any(label.split(",")[0] in PICKED for label in labels.values()):
         return []
@@ -172,24 +172,24 @@ def _notes(
         notes.append(f"clocks agree to {max(residual / 1e3, 1):,.0f} µs")
     if len(options.ranks) > MOST_RANKS:
         notes.append(f"{len(options.ranks) - MOST_RANKS} more picked ranks are not shown")
-    notes += picture.found.notes
+    notes += picture.all_lanes.notes
     return notes
 
 
 def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture:
     """The lanes of each rank, and the room that they take."""
-    found = timeline_lanes(timeline)
+    all_lanes = timeline_lanes(timeline)
     lanes: dict[int, list[PlacedLane]] = {}
     top = 0.0
     for rank in ranks:
         lanes[rank] = []
-        for lane in found.of[rank]:
-            height = _height(lane, found.of[rank])
+        for lane in all_lanes.of[rank]:
+            height = _height(lane, all_lanes.of[rank])
             lanes[rank].append(PlacedLane(lane, top, height))
             top += height + 0.03
         top += BETWEEN
-    widest = max(text_width(lane.name, SMALL) for own in found.of.values() for lane in own)
-    return Picture(timeline, found, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
+    widest = max(text_width(lane.name, SMALL) for own in all_lanes.of.values() for lane in own)
+    return Picture(timeline, all_lanes, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
 
 
 def _height(lane: Lane, beside: Sequence[Lane]) -> float:
@@ -312,7 +312,7 @@ def _lane_of(picture: Picture, rank: int, call: pl.DataFrame) -> PlacedLane:
 
 
 def _gap(rank: int, lanes: dict[int, list[PlacedLane]]) -> float:
-    """Where there is room for text about a rank: above its lanes, for the first rank below them."""
+    """The height with room for text about a rank: above its lanes, or below those of the first."""
     tops = [placed[0].top for placed in lanes.values()]
     place = [*lanes].index(rank) if rank in lanes else 0
     if len(tops) == 1:

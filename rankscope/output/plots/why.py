@@ -1,4 +1,4 @@
-"""Why a rank is slow: what its device or its training thread did, beside the median rank."""
+"""Why a rank is slow: the work of its device or training thread, beside that of the median rank."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -47,9 +47,9 @@ class ThreadBar:
 
 
 def draw(comparison: Comparison, options: PlotOptions) -> Figure:
-    """What the verdict names: bars of device work, or of the states of training threads, in ms.
+    """The cause of a slow rank: bars of device work, or of states of training threads, in ms.
 
-    Where the device explains the rank, a pair of bars for each activity shows it beside the median
+    If the device explains the rank, a pair of bars for each activity shows it beside the median
     rank (`device_activity`). Else there are stacked bars of two training threads in two iterations.
 
     The first rank is the slow one (or the first of `options.only`), the other the median rank of
@@ -57,7 +57,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     `options.iteration`), the lower two the median one of those in which the rank is not slow.
 
     Raises:
-        UsageError: the verdict names no rank, or no report says what threads or devices did.
+        UsageError: the verdict names no rank, or no report records what threads or devices did.
     """
     rank, phase = _subject(comparison, options)
     theme = THEMES[options.theme]
@@ -130,7 +130,7 @@ def _slow_iterations(comparison: Comparison, rank: int, wanted: int | None) -> l
     if wanted is not None:
         return [wanted] if wanted in numbers else []
     sets = comparison.verdict.slow_sets
-    return sorted(next((some for ranks, some in sets if rank in ranks), numbers))
+    return sorted(next((iterations for ranks, iterations in sets if rank in ranks), numbers))
 
 
 def _device_explains(
@@ -140,7 +140,7 @@ def _device_explains(
     numbers: list[int],
     on_device: pl.DataFrame,
 ) -> bool:
-    """Whether the device, and not the training thread, shows why a rank is slow."""
+    """Whether the device, and not the training thread, explains why a rank is slow."""
     if on_device.is_empty():
         return False
     findings = comparison.verdict.findings if rank in comparison.verdict.ranks else ()
@@ -161,8 +161,8 @@ def _subject(comparison: Comparison, options: PlotOptions) -> tuple[int, str | N
             "plot why: the verdict names no rank", hint="--ranks N shows the thread of a rank"
         )
     also = next((each for each in verdict.also if ranks[0] in each.ranks), None)
-    found = verdict if ranks[0] in verdict.ranks else also
-    cause = None if found is None else found.cause
+    finding = verdict if ranks[0] in verdict.ranks else also
+    cause = None if finding is None else finding.cause
     return ranks[0], cause if cause in PHASES else None
 
 
@@ -177,10 +177,10 @@ def _iterations(comparison: Comparison, rank: int, wanted: int | None) -> tuple[
     verdict = comparison.verdict
     slow = {*verdict.iterations} if rank in verdict.ranks else set[int]()
     slow |= {i for each in verdict.also if rank in each.ranks for i in each.iterations}
-    hit = own.filter(pl.col("iteration").is_in([*slow]))
-    worst = (hit if hit.height else own).sort("excess", descending=True)["iteration"][0]
-    rest = own.filter(~pl.col("iteration").is_in([*slow]))
-    others = (rest if rest.height else own).sort("value", "iteration")["iteration"]
+    slow_rows = own.filter(pl.col("iteration").is_in([*slow]))
+    worst = (slow_rows if slow_rows.height else own).sort("excess", descending=True)["iteration"][0]
+    not_slow = own.filter(~pl.col("iteration").is_in([*slow]))
+    others = (not_slow if not_slow.height else own).sort("value", "iteration")["iteration"]
     return int(wanted if wanted is not None else worst), int(others[(len(others) - 1) // 2])
 
 
