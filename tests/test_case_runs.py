@@ -403,14 +403,15 @@ def in_halves(_rank: int, trace: dict[str, Any]) -> None:
             (begin, 1, nth, {**each, "ph": "B"}),
             (place["ts"], 0, -nth, {**place, "ph": "E"}),
         ]
-    halves.append((0, 0, 0, {"ph": "B", "pid": 0, "tid": 0, "ts": 0, "cat": "cpu_op", "name": "x"}))
+    lone = {"pid": 0, "tid": 0, "ts": 0, "cat": "cpu_op", "name": "x"}
+    halves += [(0, order, 0, {**lone, "ph": half}) for order, half in enumerate("EB")]
     trace["traceEvents"] = [each for *_, each in sorted(halves, key=lambda half: half[:3])]
 
 
 def test_begins_and_ends_are_events_of_their_own(tmp_path: Path) -> None:
     run = read(write(tmp_path / "job", PLAIN, in_halves))
     assert_slow(run)
-    assert "1 event without" in codes(run)["rows-broken"], "one has no end"
+    assert "2 events without" in codes(run)["rows-broken"], "one has no begin, one no end"
 
 
 def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
@@ -177,9 +177,11 @@ class EventFile:
         elif stack:
             whole = stack.pop()
             begin, end = (str(each.ts, "ascii", "replace").strip('" ') for each in (whole, event))
-            with suppress(InvalidOperation):
+            with suppress(ArithmeticError):  # no number, or one that is too large
                 whole.dur = msgspec.Raw(str(Decimal(end) - Decimal(begin)).encode())
             return whole
+        else:
+            self.broken += 1
         return None
 
     def texts(self) -> Iterator[bytes]:

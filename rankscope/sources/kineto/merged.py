@@ -17,6 +17,11 @@ class Owners:
     ranks: dict[int, int] = field(default_factory=dict)  # process → the rank that events state
     process_of: dict[int, int] = field(default_factory=dict)  # owner of device work → process
 
+    @property
+    def within(self) -> list[str]:
+        """In what numbers of calls and operators are unique: in one process, or in the trace."""
+        return ["process"] if self.process_of else []
+
 
 MEMBERS = r"\[([0-9,]+)\]$"
 """The members of a communicator, if none is left out."""

@@ -126,7 +126,7 @@ def read(
     stated = facts_of(file.about)
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
-    work, calls = _communicating(work, words), _nth_calls(launches)
+    work, calls = _communicating(work, words), _nth_calls(launches, whose.within)
     device_work = _device_work(work, calls, ranges, process, whose)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
     device_work, moved = on_host_time(device_work, sync_calls)
@@ -178,7 +178,11 @@ def _strange(file: EventFile) -> tuple[str, ...]:
     if not file.strange:
         return ()
     kinds = and_more(
-        [f"{name or 'none'} ({count:,})" for name, count in file.strange.most_common()], 3
+        [
+            f"{first_printable([name]) or 'none'} ({count:,})"
+            for name, count in file.strange.most_common()
+        ],
+        3,
     )
     return (f"events of a device whose categories are not known are left out: {kinds}",)
 
@@ -301,8 +305,7 @@ def _device_work(
     whose: Owners,
 ) -> pl.DataFrame:
     """DEVICE_WORK and correlation; work has the call that launched it, else the operator of it."""
-    # Numbers are unique in one process only.
-    within = ["process"] if whose.process_of else []
+    within = whose.within
     if whose.process_of:
         known = pl.col("owner").replace_strict(
             whose.process_of, default=None, return_dtype=pl.Int64
@@ -329,14 +332,14 @@ def _device_work(
     return _in_order(joined, process)
 
 
-def _nth_calls(launches: pl.DataFrame) -> pl.DataFrame:
-    """API calls by start, with `nth`: how many calls of the process had the number before.
+def _nth_calls(launches: pl.DataFrame, within: list[str]) -> pl.DataFrame:
+    """API calls by start, with `nth`: how many calls had the number before.
 
     A call within another one of its number is left out: an API that calls another has one number.
     """
-    key = ["process", "correlation"]
+    key = ["correlation", *within]
     calls = launches.filter(pl.col("correlation") != 0).sort("start")
-    if calls.height in (calls["correlation"].n_unique(), calls.n_unique(key)):
+    if calls.height == calls.n_unique(key):
         return calls.with_columns(nth=pl.lit(0, pl.Int64))
     outer = (pl.col("start") >= pl.col("end").cum_max().shift(1).over(key)).fill_null(True)
     return calls.filter(outer).with_columns(nth=pl.int_range(pl.len()).over(key))

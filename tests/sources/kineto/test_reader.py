@@ -47,6 +47,32 @@ def call(start: float, correlation: int, name: str = "cudaLaunchKernel", **more:
     return {"ph": "X", "cat": "cuda_runtime", "name": name, **times, **host, **more}
 
 
+def test_work_whose_number_two_processes_used_is_there_once(tmp_path: Path) -> None:
+    events = [step(1, 0, 100), call(10, 5), call(50, 5, pid=9), kernel(20, 5), kernel(60, 6)]
+    work = reader.read(written(tmp_path / "rank0.json", [*events, call(55, 6)])).device_work.whole
+    assert work.select("start", "launch").rows() == [(20_000, None), (60_000, 55_000)]
+
+
+@pytest.mark.parametrize("end", ["1e9999999", '"x"', '"NaN"'])
+def test_an_event_whose_end_is_no_time_is_left_out(tmp_path: Path, end: str) -> None:
+    begin = {**kernel(30, 6), "ph": "B"}
+    del begin["dur"]
+    end_event = {**begin, "ph": "E", "ts": "@"}
+    path = written(tmp_path / "rank0.json", [step(1, 0, 100), call(10, 5), kernel(20, 5), begin])
+    path.write_text(path.read_text().replace("]\n}", f", {json.dumps(end_event)}]\n}}"))
+    path.write_text(path.read_text().replace('"@"', end))
+    trace = reader.read(path)
+    assert (trace.device_work.whole["start"].to_list(), trace.broken_ranges) == ([20_000], 1)
+
+
+def test_categories_are_shown_without_what_a_terminal_obeys(tmp_path: Path) -> None:
+    odd = {**kernel(30, 6), "cat": "\x1b[31m" + "x" * 1000}
+    path = written(tmp_path / "rank0.json", [step(1, 0, 100), call(10, 5), kernel(20, 5), odd])
+    (said,) = reader.read(path).device_work.unread
+    assert said.isprintable(), "nothing that a terminal obeys"
+    assert len(said) < 200
+
+
 @pytest.mark.parametrize(
     "name", mostly_slow(["buckets", "no_launch_record", "tensor_parallel", "cuda_graph"], slow=1)
 )
