@@ -77,8 +77,8 @@ def pair_iterations(
 
     Raises:
         Unpaired: the sequences of two ranks match at no shift, or nothing tells at which, or the
-            ends contradict the shift; or numbers that reports give do
-            not tell which iterations are the same.
+            ends contradict the shift; or numbers that reports give do not tell which iterations
+            are the same.
     """
     if not counted:
         return _pair_numbered(iterations, collectives, utc_starts)
@@ -166,19 +166,21 @@ def _pair_numbered(
         return {}, []
     first_of = dict(by_rank.select("rank", "first").iter_rows())
     from_first = {rank: -first for rank, first in first_of.items()}
-    counted, problems = pair_iterations(
-        _renumbered(iterations, from_first),
-        lambda: _renumbered(collectives(), from_first),
-        utc_starts,
-        [*first_of],
-    )
-    doubted = any(each.code == "matched-by-ordinal" and each.ranks for each in problems)
-    if doubted or by_rank["gaps"].any():
-        raise Unpaired(
-            "the reports share no number of an iteration, but were recorded at one time",
-            hint="number the steps alike on every rank; ingest takes each capture as one iteration",
+    if complete.height > ranks and not by_rank["gaps"].any():  # one iteration each proves nothing
+        counted, problems = pair_iterations(
+            _renumbered(iterations, from_first),
+            lambda: _renumbered(collectives(), from_first),
+            utc_starts,
+            [*first_of],
         )
-    return most_unchanged({rank: counted.get(rank, 0) - first_of[rank] for rank in first_of})
+        if not any(each.code == "matched-by-ordinal" and each.ranks for each in problems):
+            return most_unchanged(
+                {rank: counted.get(rank, 0) - first for rank, first in first_of.items()}
+            )
+    raise Unpaired(
+        "the reports share no number of an iteration, but were recorded at one time",
+        hint="number the steps alike on every rank; ingest takes each capture as one iteration",
+    )
 
 
 def most_unchanged(shifts: dict[int, int]) -> tuple[dict[int, int], list[RunWarning]]:

@@ -180,6 +180,16 @@ def test_one_iteration_each_is_not_counted() -> None:
     assert "is assumed" in problem.message
 
 
+def test_one_iteration_each_with_different_numbers_proves_nothing() -> None:
+    times = {"start_ns": [0, 0], "end_ns": [9, 9], "number": [10, 11], "complete": [True, True]}
+    iterations = filled(
+        pl.DataFrame({"rank": [0, 1], "iteration": [10, 11], **times}), RANK_ITERATIONS
+    )
+    none = filled(pl.DataFrame(schema=COLLECTIVES), COLLECTIVES)
+    with pytest.raises(Unpaired, match="share no number"):
+        pair_iterations(iterations, lambda: none, dict.fromkeys(range(2), 10**18), [])
+
+
 def test_an_odd_step_in_a_hundred_contradicts_nothing() -> None:
     calls: Calls = {rank: [[REDUCED]] * 100 for rank in range(2)}
     calls[1] = [*calls[1][:50], [REDUCED, REDUCED], *calls[1][51:]]
