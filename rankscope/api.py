@@ -400,18 +400,18 @@ def diff_of(
         names = [*(metrics or ON_ANY_CLOCK)]
     *rows, last = (each.rows() for each in timed)
     signs = differences(old[-1].tables, new.tables, rows[-1], last)
-    found = diff_runs(rows, last, names, options.statistic, signs)
-    problems = (*found.problems, *_clock_problem(clocks), *_coverage_problems(timed))
-    found = replace(found, clock=timed[-1].clock, problems=problems)
+    result = diff_runs(rows, last, names, options.statistic, signs)
+    problems = (*result.problems, *_clock_problem(clocks), *_coverage_problems(timed))
+    result = replace(result, clock=timed[-1].clock, problems=problems)
     if len(before) > 1:
         first, latest = (run.label or run.db.name for run in (before[0], before[-1]))
-        found = replace(
-            found,
-            sentence=f"{found.sentence} Baseline: {counted(len(before), 'run')}, {first} to "
+        result = replace(
+            result,
+            sentence=f"{result.sentence} Baseline: {counted(len(before), 'run')}, {first} to "
             f"{latest}.",
             baseline=tuple((run.db, run.label) for run in before),
         )
-    return found, old[-1], new
+    return result, old[-1], new
 
 
 def _clock_problem(clocks: list[str]) -> Iterator[RunWarning]:
@@ -434,13 +434,13 @@ def _coverage_problems(timed: list[Comparison]) -> Iterator[RunWarning]:
         ends = comparison.tables.ranks.select("rank", "path").join(
             comparison.tables.reports.select("path", "duration_ns"), on="path"
         )
-        found = (
+        covered = (
             comparison.tables.read("iterations")
             .group_by("rank")
             .agg(first=pl.col("start_ns").min(), last=pl.col("end_ns").max())
         )
         since = pl.col("duration_ns") - pl.col("first")
-        shares = ends.join(found, on="rank").select((pl.col("last") - pl.col("first")) / since)
+        shares = ends.join(covered, on="rank").select((pl.col("last") - pl.col("first")) / since)
         share = shares.to_series().median()
         if isinstance(share, float) and share < LEAST_COVERED:
             yield RunWarning(

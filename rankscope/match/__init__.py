@@ -1,4 +1,4 @@
-"""Who belongs beside whom: iterations, collectives, clocks and roles, and who waits for whom.
+"""Matching across ranks: iterations, collectives, clocks and roles, and who waits for whom.
 
 See METHOD.md#clocks and METHOD.md#waits.
 """

@@ -43,7 +43,7 @@ STREAMS = pl.Schema(
 """Columns of a part's streams."""
 
 UNKNOWN_BYTES = int(np.iinfo(np.int64).min)
-"""In place of a size that is unknown."""
+"""Placeholder for an unknown size."""
 
 FAR_APART = 2**20
 """Widest span of a column that is packed as it is; wider columns are numbered, so that all
@@ -55,7 +55,7 @@ SPARSE = 4
 
 
 class Layout(NamedTuple):
-    """The matched calls and their instances, as in `Matched`; of the other calls UNMATCHED."""
+    """The matched calls and their instances, as in `Matched`; UNMATCHED of the other calls."""
 
     rows: pl.DataFrame
     shared: pl.DataFrame
@@ -63,7 +63,7 @@ class Layout(NamedTuple):
 
 
 class Arranged(NamedTuple):
-    """The calls of a rank by stream: the order of its rows, where streams begin, their patterns."""
+    """The calls of a rank by stream: the order of its rows, edges of streams, their patterns."""
 
     order: Numbers
     edges: list[int]
@@ -237,7 +237,7 @@ class Calls:
         )
 
     def laid_out(self, groups: list[tuple[int, int, list[int]]]) -> Layout:
-        """The calls by group, rank and instance; taken away, for memory holds no second copy.
+        """The calls by group, rank and instance; they are removed here, to save memory.
 
         Args:
             groups: number, number of members and streams (by rank) of each group, ascending.
@@ -306,8 +306,8 @@ class Calls:
             equal = np.isin(instances.operation, [SPLITTABLE.index(each) for each in EQUAL_SIZES])
             differ = np.flatnonzero(equal & (sizes.max(axis=0) > least))
             if len(differ):
-                odd = instances.at(differ)
-                unmatched += [odd.counted(each.rank, group, REASONS[2]) for each in streams]
+                differing = instances.at(differ)
+                unmatched += [differing.counted(each.rank, group, REASONS[2]) for each in streams]
                 instances = instances.without(differ)
                 calls = [Selected(each, np.delete(chosen, differ)) for each, chosen in calls]
         return instances, calls if len(instances.iteration) else [], unmatched
@@ -335,7 +335,7 @@ def _codes(values: pl.Series) -> NDArray[Any]:
 
 
 def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:
-    """By the code of a value its place among the names."""
+    """Code of a value → its index in `names`, as an array."""
     distinct = values.unique()
     codes = _codes(distinct)
     table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
@@ -367,7 +367,7 @@ def _packed(columns: list[NDArray[Any]]) -> Numbers:
 
 
 def _order(kinds: Numbers, call: list[NDArray[Any]]) -> Numbers:
-    """The order of calls by kind, iteration and ordinal; a quick one if they come by time."""
+    """The order of calls by kind, iteration and ordinal; found sooner if they are in time order."""
     order = np.argsort(kinds.astype(np.min_scalar_type(int(kinds.max()))), kind="stable")
     number = _packed([kinds, *call])
     if (np.diff(number[order]) < 0).any():

@@ -29,7 +29,7 @@ LEAST_INSTANCES = 4
 """Fewest shared instances that measure a drift and a spread; fewer give only an offset."""
 
 MOST_INSTANCES = 2000
-"""So many shared instances fix a clock; of twice as many, every second one counts, and so on."""
+"""Shared instances that suffice to fit a clock: of twice as many, every second one is used."""
 
 ASSUMED_DRIFT_PPM = 50.0
 """Largest drift between two clocks, assumed where too few instances measure it."""
@@ -41,13 +41,13 @@ SESSION_START_ERROR_NS = 1_000_000
 """Assumed error of two sessions' UTC starts on one host, ns, where no collective measures it."""
 
 OTHER_UNIT = 0.5
-"""From this drift on, if it is clear, units or steps are different: no clock errs so much."""
+"""Least drift that, if clear, means different units or steps: no clock drifts so much."""
 
 FITTED = 32
-"""Number of clocks fitted at once; bounds memory."""
+"""Clocks that are fitted at once; bounds memory."""
 
 SORTED = 256
-"""Up to this length, numpy sorts a row sooner than polars finds its median."""
+"""Longest row that numpy sorts sooner than polars finds its median."""
 
 ROUNDS = 2
 """Number of refinements of all clocks against the consensus of ends."""
@@ -60,8 +60,8 @@ class ClockFit:
     `offset_ns`, added to this clock's reading at the middle of the run, gives the reference's
     reading; it grows by `drift_ppm` µs per second. Ends then agree to `spread_ns` (robust standard
     deviation, summed over the links of the graph): the residual, which is the finest difference
-    that the fit can show. Where the drift is unknown, it includes what `ASSUMED_DRIFT_PPM` makes of
-    the longest time between a tie and the run's first or last moment.
+    that the fit can show. Where the drift is unknown, it includes a drift of `ASSUMED_DRIFT_PPM`
+    over the longest time between a tie and the run's first or last moment.
     """
 
     offset_ns: int
@@ -121,7 +121,7 @@ class Aligner:
         self._utc_starts = utc_starts
 
     def each(self, ranks: NDArray[np.integer[Any]], times: Times) -> Times:
-        """The times of tied ranks, converted; `ranks` says whose each one is."""
+        """The times of tied ranks, converted; `ranks` holds the rank of each."""
         distinct = np.unique(ranks)
         shifts, slopes, _ = self._lines(distinct.tolist())
         place = np.searchsorted(distinct, ranks)

@@ -1,8 +1,8 @@
 """How the ranks of a run communicate: collectives matched, clocks aligned, waits.
 
 The matched calls are the largest frames of a comparison (20 million rows for 1,024 ranks and 1,000
-iterations): whoever has `RunCalls` lets them go as soon as possible. A result holds only
-`Matching`, from which the calls of some iterations can be matched again.
+iterations): drop a `RunCalls` as soon as possible. A result holds only `Matching`, from which the
+calls of some iterations can be matched again.
 """
 
 from collections.abc import Collection, Iterator
@@ -22,10 +22,10 @@ from rankscope.util.memory import give_back
 from rankscope.util.numbers import sampled
 
 CALLS_AT_ONCE = 2_000_000
-"""Calls that are read together: fewer take longer, more take more memory."""
+"""Calls that are read together: fewer take more time, more take more memory."""
 
 FIRST_RANKS = 8
-"""Ranks in the first chunk that is read; its size says how many ranks the next chunks may have."""
+"""Ranks in the first chunk that is read; its size determines the ranks in the next chunks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class Matching:
         return self.summary.clocks
 
     def reused(self) -> ReusedMatching:
-        """What matching the calls of some iterations takes from here."""
+        """The part of it with which the calls of some iterations are matched alike."""
         return ReusedMatching(self.streams, self.groups, self.clocks)
 
 
@@ -54,7 +54,7 @@ class Matching:
 class RunCalls:
     """The calls of a run's collectives, matched, without and with their waits.
 
-    `iterations`: those that the calls are of; None: all that are complete on every rank.
+    `iterations`: those of the calls; None: all that are complete on every rank.
     """
 
     matched: Matched
@@ -180,14 +180,16 @@ def roles_by_option(scope: Scope) -> Roles | None:
 
 
 def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
-    """The roles that follow from who reduces gradients together."""
-    tables, ranks = scope.tables, scope.tables.ranks
+    """The roles that follow from which ranks reduce gradients together."""
+    tables, rank_rows = scope.tables, scope.tables.ranks
     chosen = sampled(common_iterations(tables.iterations))
     return inferred_roles(
-        ranks["rank"].sort().to_list(),
-        dict(ranks.select("rank", "host").iter_rows()),
+        rank_rows["rank"].sort().to_list(),
+        dict(rank_rows.select("rank", "host").iter_rows()),
         matched.reducing,
-        lambda some: tables.read("activities", MAKEUP, ranks=some, iterations=chosen, narrow=True),
+        lambda ranks: tables.read(
+            "activities", MAKEUP, ranks=ranks, iterations=chosen, narrow=True
+        ),
     )
 
 

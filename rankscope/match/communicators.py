@@ -23,7 +23,7 @@ LATENESS_SHARE = 0.2
 """Ends of members that agree less well still agree this many times better than their arrivals."""
 
 LEAST_SAMPLES = 5
-"""Fewer instances do not tell how well ends agree."""
+"""Fewest instances that tell how well ends agree."""
 
 SPLITTABLE = ("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter")
 """Operations that no rank can leave before all ranks have arrived, ascending."""
@@ -182,7 +182,7 @@ def _completed(
     durations: Floats,
     kinds: NDArray[np.uint32],
 ) -> NDArray[np.int64]:
-    """The groups, each joined by its nearest ones until it is complete.
+    """The groups, each merged with its nearest ones until it is complete.
 
     In a complete group the last member waits for nobody, so that its call, the shortest, always
     takes about as long.

@@ -25,20 +25,20 @@ LEAST_OVERLAP = 4
 """Fewest steps that two captures must share."""
 
 LEAST_PART = 0.25
-"""They also share this part of the shorter capture; a few steps agree by chance."""
+"""Least part of the shorter capture that they must share, too; a few steps agree by chance."""
 
 ODD_SHARE = 0.05
 """Share of the steps whose collectives may differ between two ranks."""
 
 CUT = -1
-"""In place of the collectives of a step that may be cut."""
+"""Placeholder for the collectives of a step that may be cut."""
 
 NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
 """Tables that hold iteration numbers as given by their reports."""
 
 FAR, FEWEST_FAR = 1.5, 2
-"""Iterations that are further apart than this many usual lengths are not the same step; so many of
-them contradict a pairing by counting."""
+"""Distance, in usual lengths, beyond which iterations are not the same step, and the number of such
+iterations that contradicts a pairing by counting."""
 
 OTHER_STEP = 0.5
 """Ends of collectives that are further apart than this part of a usual step are of two steps."""
@@ -115,8 +115,8 @@ def pair_iterations(
 def _check_epochs(iterations: pl.DataFrame) -> None:
     """Raises `Unpaired` if the numbers that reports give start over at different steps."""
     complete = iterations.filter("complete").group_by("iteration")
-    given = complete.agg(low=pl.min("number"), high=pl.max("number"))
-    apart = given.filter(pl.col("low") < pl.col("high")).sort("iteration")
+    bounds = complete.agg(low=pl.min("number"), high=pl.max("number"))
+    apart = bounds.filter(pl.col("low") < pl.col("high")).sort("iteration")
     if not apart.is_empty():
         low, high = apart.select("low", "high").row(0)
         raise Unpaired(
@@ -131,10 +131,10 @@ def _pair_numbered(
     collectives: Callable[[], pl.DataFrame],
     utc_starts: dict[int, int | None],
 ) -> tuple[dict[int, int], list[RunWarning]]:
-    """What to add to the numbers that reports give, and warnings.
+    """The shifts of the numbers that reports give, and warnings.
 
     Ranks that share no number of an iteration, but were recorded at one time, count from different
-    numbers: from which, their collectives tell as where there are none.
+    numbers. They are paired by their collectives, as if they had no numbers.
 
     Args:
         iterations: RANK_ITERATIONS.
@@ -187,7 +187,7 @@ def most_unchanged(shifts: dict[int, int]) -> tuple[dict[int, int], list[RunWarn
     """Shifts of all ranks' numbers as `pair_iterations` gives them: most ranks keep their numbers.
 
     Args:
-        shifts: rank → what to add, give or take what is added to all.
+        shifts: rank → shift; only the differences between ranks count.
     """
     usual = Counter(shifts[rank] for rank in sorted(shifts)).most_common(1)[0][0]
     changed = {rank: by - usual for rank, by in sorted(shifts.items()) if by != usual}
@@ -397,9 +397,9 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
         own_part, other_part = overlapping(own, reference, shift)
         compared = (own_part != CUT) & (other_part != CUT)
         count = np.count_nonzero(compared)
-        odd = np.count_nonzero(compared & (own_part != other_part))
-        if count >= least and odd <= ODD_SHARE * count:
-            scores[shift] = count - odd - odd / ODD_SHARE
+        mismatches = np.count_nonzero(compared & (own_part != other_part))
+        if count >= least and mismatches <= ODD_SHARE * count:
+            scores[shift] = count - mismatches - mismatches / ODD_SHARE
     return sorted(scores, key=lambda shift: (-scores[shift], abs(shift)))
 
 

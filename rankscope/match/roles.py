@@ -31,7 +31,7 @@ ALIKE = 0.05
 collectives of one operation."""
 
 LEAST_BYTES = 1024
-"""A smaller message is no gradients, but their norm, a loss or a flag."""
+"""Least size of a message of gradients; a smaller one is their norm, a loss or a flag."""
 
 SIZE = re.compile("[1-9][0-9]{0,8}")
 
@@ -59,17 +59,17 @@ class Roles:
 
 
 MAKEUP = ("rank", "iteration", "kind", "name", "count", "size")
-"""Columns of ACTIVITIES that say what the ranks do."""
+"""Columns of ACTIVITIES that describe the work of a rank."""
 
 
 def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
-    """Roles as the option `--roles` says.
+    """The roles that the option `--roles` gives.
 
     Ranks are numbered with the first dimension varying fastest. Ranks that differ only in
     replicated dimensions (data, tensor, sequence, expert) share a role.
 
     Raises:
-        UsageError: it says nothing sensible, or not for these ranks.
+        UsageError: `spec` is malformed, or does not fit these ranks.
     """
     # Path.is_file fails on what is too long for a file name
     if "=" not in spec or os.path.isfile(spec):
@@ -83,8 +83,10 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
             raise UsageError(f"{option} is no NAME=SIZE", hint=HINT)
         sizes[name] = int(size)
     world = world_size or max(ranks) + 1
-    if (made := prod(sizes.values())) != world:
-        many = counted(made, "rank") if made <= MOST_RANKS else f"more than {MOST_RANKS} ranks"
+    if (product := prod(sizes.values())) != world:
+        many = (
+            counted(product, "rank") if product <= MOST_RANKS else f"more than {MOST_RANKS} ranks"
+        )
         raise UsageError(
             f"--roles {spec[:LONGEST]}: that makes {many}, the job has {world}", hint=HINT
         )
@@ -110,7 +112,7 @@ def inferred_roles(
     reducing: pl.DataFrame,
     activities: Callable[[list[int]], pl.DataFrame],
 ) -> Roles:
-    """Roles by who reduces gradients together: ranks that do hold the same parameters.
+    """Roles by gradient reductions: ranks that reduce them together hold the same parameters.
 
     Groups whose kernels are alike in names, counts and sizes are one role.
 
@@ -144,7 +146,7 @@ def _carrying(reducing: pl.DataFrame) -> pl.DataFrame:
     """rank, group: the communicator over which a rank reduces its gradients.
 
     It carries most bytes, or takes most time to transfer where sizes are unknown. The norm of the
-    gradients is summed over ranks that hold different parameters: that proves nothing.
+    gradients is summed over ranks that hold different parameters, so that it proves nothing.
     """
     carried = reducing.filter(pl.col("largest_bytes").fill_null(LEAST_BYTES) >= LEAST_BYTES)
     amount = "transfer_ns" if carried["bytes"].null_count() else "bytes"
@@ -186,7 +188,7 @@ def _place(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 def _merged(
     groups: list[list[int]], activities: Callable[[list[int]], pl.DataFrame]
 ) -> list[list[int]]:
-    """The groups, those with the same kernels as one."""
+    """The groups, with those that have the same kernels merged."""
     makeup = _makeup(groups, activities)
     parent = list(range(len(groups)))
     for one, other in combinations(range(len(groups)), 2):

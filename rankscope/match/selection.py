@@ -1,4 +1,4 @@
-"""Which iterations count, complete on every rank, in range, past the warm-up; and on which clock.
+"""The iterations to compare (complete on every rank, in range, no warm-up), and the clock.
 
 See METHOD.md#iterations and METHOD.md#gpu-clock.
 """
@@ -93,7 +93,7 @@ class Scope:
 
     @property
     def in_range(self) -> tuple[int, ...] | None:
-        """The selected iterations if `iter_range` limits them; None if they are all there are."""
+        """The selected iterations if `iter_range` limits them; else None."""
         return None if self.options.iter_range is None else self.selection.numbers
 
     def reused(self) -> ReusedScope:
@@ -118,12 +118,12 @@ def scope_of(
     Args:
         tables: the run as its reports number it.
         options: how to compare.
-        reuse: what is known from comparing with the default options.
-        shifted: rank → how far its numbers are to be shifted, and warnings; if that is known.
+        reuse: the reusable parts of the scope of the default options.
+        shifted: rank → the shift of its numbers, and warnings; None: not known yet.
 
     Raises:
         UsageError: an unknown clock, or one without times.
-        ReportError: iterations without numbers fit nowhere.
+        ReportError: iterations without numbers cannot be paired.
     """
     starts = tables.ranks.join(tables.reports, on="path", how="left")
     utc_starts = dict(starts.select("rank", "utc_start_ns").iter_rows())
@@ -192,21 +192,23 @@ IterRange = slice | str | tuple[int | None, int | None] | None
 """
 
 
-def as_range(given: IterRange) -> slice | None:
+def as_range(bounds: IterRange) -> slice | None:
     """A range of iteration numbers as a slice.
 
     Raises:
         UsageError: it is not a range of iterations, or it has a step.
     """
-    if given is None:
+    if bounds is None:
         return None
-    if isinstance(given, str):
-        return parse_range(given)
-    parts = (given.start, given.stop, given.step) if isinstance(given, slice) else (*given, None)
+    if isinstance(bounds, str):
+        return parse_range(bounds)
+    parts = (
+        (bounds.start, bounds.stop, bounds.step) if isinstance(bounds, slice) else (*bounds, None)
+    )
     whole = all(isinstance(each, int | None) for each in parts)
     if len(parts) != 3 or not whole or parts[2] not in (None, 1):
         raise UsageError(
-            f"iter_range={str(given)[:LONGEST]} is no range of iteration numbers",
+            f"iter_range={str(bounds)[:LONGEST]} is no range of iteration numbers",
             hint="slice(10, 50), (10, 50) or '10:50': iterations 10 to 49",
         )
     return slice(*parts[:2])

@@ -26,20 +26,20 @@ from rankscope.model.reports import RunWarning
 from rankscope.util.wording import ranks_text
 
 ENOUGH = 16
-"""Steps whose lengths agree by chance as rarely as clocks do."""
+"""Number of steps whose lengths agree by chance as rarely as clocks do."""
 
 COMPARED = 200
 """Steps that are compared: those in the middle of a run."""
 
 ANY = -1
-"""In place of a group: the last collective of all."""
+"""Placeholder for a group: the last collective of all groups."""
 
 NEAR = 0.25
 """Clocks agree where the ends of a step are less than this part of a step apart."""
 
 
 def numbers_by_ends(scope: Scope, matched: Matched) -> tuple[dict[int, int], list[RunWarning]]:
-    """What to add to the step numbers of ranks that count otherwise than most, and warnings.
+    """The shifts of the step numbers of ranks that count differently from most, and warnings.
 
     Args:
         scope: ranks whose reports give numbers.

@@ -26,7 +26,7 @@ Exposed = Callable[[list[int]], pl.DataFrame]
 """EXPOSED of some ranks on one clock."""
 
 UNWAITED = np.iinfo(np.int64).max
-"""The least that each rank waited, where none did."""
+"""Placeholder for the shortest wait where no rank waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Waits:
     `by_iteration`: rank, iteration, wait_ns (exposed waiting), collective_wait_ns,
     collective_transfer_ns, of all iterations.
 
-    `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns
-    (the others' exposed waiting for it), gain_ns (of that, what fixing it alone would have saved:
-    in each iteration the waiting of the rank that waited least, for that one comes last then).
-    `by_rank_of_all`: the same of all iterations.
+    `by_rank`, of the requested iterations: rank, last_arriver_share (of its collectives), cost_ns
+    (the others' exposed waiting for it), gain_ns (the part of the cost that fixing it alone would
+    have saved: in each iteration the waiting of the rank that waited least, which would then come
+    last). `by_rank_of_all`: the same of all iterations.
     """
 
     by_iteration: pl.DataFrame
@@ -107,7 +107,7 @@ def sum_waits(
         for so_far, share in zip(shares, each.shares, strict=True):
             so_far.append(share)
         if each.waited_alone is not None and of_chosen is None:
-            of_chosen = deepcopy(of_all)  # they are others from here on
+            of_chosen = deepcopy(of_all)  # the two differ from here on
         of_all.add(each.waited)
         if of_chosen is not None:
             of_chosen.add(each.waited if each.waited_alone is None else each.waited_alone)
@@ -124,7 +124,7 @@ def sum_waits(
 def _blocks(waited: WaitedCollectives) -> pl.DataFrame:
     """rank, low, first, count: rows of a rank and a group, and their first instance, by rank.
 
-    So what calls share is copied in blocks, not gathered call by call.
+    With them, columns that calls share are copied in blocks, not gathered call by call.
     """
     blocks = []
     for _, _, where, rows in blocks_of(waited.shared, waited.groups):
@@ -195,10 +195,10 @@ class _Waited(NamedTuple):
 
 
 class _ChunkWaits(NamedTuple):
-    """Waits of some ranks: `Waits.by_iteration`, and what `by_rank` is made of.
+    """Waits of some ranks: `Waits.by_iteration`, and the parts of `by_rank`.
 
-    `shares`: of the selected and of all iterations. `waited_alone`: what others waited in the
-    selected iterations, where those next to them change it.
+    `shares`: of the selected and of all iterations. `waited_alone`: the waits in the selected
+    iterations alone; None where the other iterations do not change them.
     """
 
     by_iteration: pl.DataFrame
@@ -211,14 +211,14 @@ class _Costs:
     """The waiting that each rank causes in each iteration, summed."""
 
     def __init__(self, ranks: int, iterations: int) -> None:
-        """Both are counted."""
+        """`ranks` and `iterations` are numbers of them."""
         self._shape = ranks, iterations
         self._cost = np.zeros(ranks * iterations, dtype=np.int64)
         self._least = np.full_like(self._cost, UNWAITED)
         self._own = np.zeros_like(self._cost)  # of a rank, until the next one is added
 
     def add(self, waited: _Waited) -> None:
-        """Add what some ranks waited."""
+        """Add the waits of some ranks."""
         np.add.at(self._cost, waited.late, waited.wait)
         edges = [*np.flatnonzero(np.diff(waited.rank, prepend=-1)).tolist(), len(waited.rank)]
         for low, high in pairwise(edges):
@@ -252,12 +252,12 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
         selected: which of them are.
     """
     rank, exposing = calls.rank, calls.exposing
-    # all ranks on one axis, so that each step is one pass over all of them
+    # all ranks are on one axis, so that each step is one pass over all of them
     axis = RankAxis((rank, calls.arrival, calls.end), exposed[:3])
     begin = axis.shift(rank, calls.arrival)
     order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
-    # what overlaps is claimed by the call that came first
+    # time in which waits overlap is claimed by the call that came first
     spans = _spans(begin, calls.wait, order)
     claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
     sums = _summed(calls, claimed, numbered)
@@ -266,7 +266,7 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
     if selected.all():
         return _ChunkWaits(sums, (share, share), waited, None)
     chosen, alone = selected[calls.at], None
-    # what overlaps with other iterations' counts in these alone
+    # waits that overlap those of other iterations are claimed anew in the selected ones
     if not _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
         chosen_order = order[chosen[order]]
         own = _spans(begin, calls.wait, chosen_order)
@@ -343,7 +343,7 @@ def _order(begin: Times, end: Times) -> NDArray[np.int64]:
 
 
 def _spans(begin: Times, wait: Times, order: NDArray[np.int64]) -> Times:
-    """Start and end in turn of what each call waits after the waits before it, ascending.
+    """Start and end, in turn, of each call's wait after the waits before it, ascending.
 
     Args:
         begin: of the calls, on one axis.
@@ -374,7 +374,7 @@ def _claimed(
 
 
 def _apart(spans: Times, chosen: Flags, others: tuple[Times, Times]) -> bool:
-    """Whether calls claim what they would claim without those of other iterations.
+    """Whether calls claim the same time as they would without those of other iterations.
 
     Args:
         spans: `_spans` of all calls.

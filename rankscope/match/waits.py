@@ -17,7 +17,7 @@ from rankscope.util.threads import threaded
 Floats = NDArray[np.float64]
 
 NOBODY = -1
-"""In place of the rank that came last, where none clearly did."""
+"""Placeholder for the rank that came last, where none clearly did."""
 
 GROUPS = pl.Schema(
     {
@@ -35,7 +35,7 @@ GROUPS = pl.Schema(
 
 @dataclass(frozen=True, slots=True)
 class WaitedCollectives:
-    """Matched instances with how long each rank waited.
+    """Matched instances with the wait of each rank.
 
     `rows`: those of `Matched` with wait. `shared`: that of `Matched` with transfer (of the split
     that is shown for the group) and last (the rank that came last; null where the two last came
@@ -54,7 +54,7 @@ class WaitedCollectives:
 
     @property
     def instances(self) -> pl.DataFrame:
-        """Every call with all that is known of it; `part` gives some."""
+        """Every call with all its columns; `part` gives those of some iterations."""
         return joined(self.rows, self.shared, self.streams)
 
     def part(self, iterations: Collection[int]) -> pl.DataFrame:
@@ -148,7 +148,7 @@ def _errors(
 def _lasting(
     matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
 ) -> Times:
-    """From the last arrival to the last end of each instance."""
+    """The time from the last arrival to the last end of each instance."""
     ended = _moments(matched, rows, "end_ns", members, utc_starts).max(axis=0)
     arrived = _moments(matched, rows, "arrival_ns", members, utc_starts).max(axis=0)
     return np.asarray(np.maximum(ended - arrived, 0), dtype=np.int64)
@@ -168,7 +168,7 @@ def _moments(
 
 
 def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
-    """How much longer than the shortest each one's was, and the shortest."""
+    """The duration of each call above the shortest of its instance, and the shortest ones."""
     duration = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(members, -1)
     shortest = duration.min(axis=0)
     return duration - shortest, shortest
@@ -177,7 +177,7 @@ def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
 def by_arrival(
     matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
 ) -> Times:
-    """How long before the last one each one arrived."""
+    """The time from each arrival to the last arrival of the instance."""
     arrived = _moments(matched, rows, "arrival_ns", members, utc_starts)
     return np.asarray(arrived.max(axis=0) - arrived, dtype=np.int64)
 
@@ -196,9 +196,10 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
 def own_spans(waited: WaitedCollectives, ranks: list[int], exposed: pl.DataFrame) -> Floats | None:
     """Work of each rank from the end of one collective to its arrival at the next, ns.
 
-    On each rank's own clock, so that clocks need not be aligned. Of the communicator of all ranks
-    with most calls; the time before its first call in an iteration is left out. Other calls in
-    between, matched or not, are no work: a rank may wait in them.
+    It is measured on each rank's own clock, so that clocks need not be aligned, between the calls
+    of one communicator: of those with all ranks, the one with most calls. The time before its first
+    call in an iteration is left out. Other calls in between, matched or not, are no work: a rank
+    may wait in them.
 
     Args:
         waited: the instances.

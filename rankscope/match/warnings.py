@@ -1,4 +1,4 @@
-"""Warnings about the numbers; each is given once for all ranks that it holds for."""
+"""Warnings about the numbers, each once for all ranks that it is about."""
 
 from collections.abc import Iterable, Iterator
 
@@ -68,9 +68,9 @@ def communication_warnings(
     """The warnings about waits and clocks.
 
     Args:
-        summary: what became of the collectives.
+        summary: the matched and unmatched calls, and the clocks.
         groups: the communicators, with the columns of `waits.GROUPS`.
-        ranks: all that have a report.
+        ranks: all ranks with a report.
     """
     reasons = summary.unmatched.group_by("reason").agg(
         pl.col("count").sum(), pl.col("rank").unique().sort()

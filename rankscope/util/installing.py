@@ -42,6 +42,6 @@ def recipe_texts(python: str) -> dict[str, str]:
         python: the Python of rankscope; that of nsys may be another one.
     """
     texts = {name: (PACKAGE / name).read_text("utf-8") for name in ("metadata.json", "recipe.py")}
-    before, found, after = texts["recipe.py"].partition(PYTHON)
-    assert found
+    before, separator, after = texts["recipe.py"].partition(PYTHON)
+    assert separator
     return {**texts, "recipe.py": f"{before}PYTHON = {python!r}\n{after}"}

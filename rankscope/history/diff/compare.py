@@ -138,7 +138,8 @@ def diff_runs(
     judged = few >= LEAST_ITERATIONS and len(signs) < 2 and whole.before_ns is not None
     least = _least_changes(overall, whole) if judged else dict.fromkeys(names, np.inf)
     overall, single = (
-        [_if_at_least(least[each.metric], each) for each in some] for some in (overall, single)
+        [_if_at_least(least[each.metric], each) for each in changes]
+        for changes in (overall, single)
     )
     is_same = len(earlier) == 1 and earlier[0].equals(after)
     if is_same:

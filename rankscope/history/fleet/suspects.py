@@ -115,8 +115,10 @@ def judged(appearances: pl.DataFrame) -> Judged:
     ]
     # GPUs are not guilty of what their slots explain.
     in_slots = (pl.col("kind") == "gpu") & SLOT.is_in(slots).fill_null(False)
-    rest = _beyond_chance(_odds(tested.with_columns(guilty=pl.col("guilty") & ~in_slots)))
-    gpus = [each for each in rest.filter(kind="gpu")["id"] if _beyond_host(each, appearances)]
+    outside_slots = _beyond_chance(_odds(tested.with_columns(guilty=pl.col("guilty") & ~in_slots)))
+    gpus = [
+        each for each in outside_slots.filter(kind="gpu")["id"] if _beyond_host(each, appearances)
+    ]
     adapters = [
         each for each in likely.filter(kind="nic")["id"] if _beyond_hosts(each, appearances)
     ]
