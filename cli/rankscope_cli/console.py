@@ -123,15 +123,15 @@ def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) ->
         return
     kinds: dict[str, list[str]] = {}
     for problem in problems:
-        alike = kinds.setdefault(problem.code, [])
-        if problem.message not in alike:
-            alike.append(problem.message)
-    for messages in kinds.values():
-        most = len(messages) if show_all else MOST_ALIKE
-        for message in messages[:most]:
+        messages = kinds.setdefault(problem.code, [])
+        if problem.message not in messages:
+            messages.append(problem.message)
+    for texts in kinds.values():
+        most = len(texts) if show_all else MOST_ALIKE
+        for message in texts[:most]:
             _to_stderr(f"rankscope: warning: {_sanitized(message)}")
-        if len(messages) > most:
-            _to_stderr(f"rankscope: warning: and {len(messages) - most} more like these")
+        if len(texts) > most:
+            _to_stderr(f"rankscope: warning: and {len(texts) - most} more like these")
 
 
 def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: bool) -> None:

@@ -43,7 +43,9 @@ def warnings(reports: tuple[CheckedReport, ...]) -> list[RunWarning]:
     for report in reports:
         for problem in report.problems:
             ranks.setdefault((problem.code, problem.message), set()).update(report.ranks)
-    return [RunWarning(code, text, tuple(sorted(who))) for (code, text), who in ranks.items()]
+    return [
+        RunWarning(code, text, tuple(sorted(affected))) for (code, text), affected in ranks.items()
+    ]
 
 
 def reports_frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
@@ -144,8 +146,8 @@ def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
             if problem.code != ANOTHER_RUN and not problem.hint.startswith(NOTHING):
                 by_hint.setdefault(problem.hint, (problem.message, []))[1].append(report)
     return [
-        f"{_ranks(who)}: {sanitized(_first_clause(message), 300)} → {sanitized(hint, 1000)}"
-        for hint, (message, who) in by_hint.items()
+        f"{_ranks(affected)}: {sanitized(_first_clause(message), 300)} → {sanitized(hint, 1000)}"
+        for hint, (message, affected) in by_hint.items()
     ]
 
 
@@ -173,7 +175,10 @@ def causes_text(reports: tuple[CheckedReport, ...]) -> list[str]:
         return []
     return [
         f"Causes that can be identified: {', '.join(known) or 'none'}.",
-        *(f"Cannot be identified: {', '.join(of)}; {capture}." for capture, of in lacking.items()),
+        *(
+            f"Cannot be identified: {', '.join(causes)}; {capture}."
+            for capture, causes in lacking.items()
+        ),
     ]
 
 
@@ -235,9 +240,9 @@ def problem_texts(reports: tuple[CheckedReport, ...], fatal: bool = False) -> li
     texts: list[tuple[str, str]] = []
     for (is_warning, _, hint), messages in sorted(by_remedy.items(), key=lambda each: each[0][:2]):
         lines = [
-            f"{_ranks(who) if is_warning else and_more(_paths(who, folder), MOST_ALIKE)}: "
+            f"{_ranks(having) if is_warning else and_more(_paths(having, folder), MOST_ALIKE)}: "
             f"{sanitized(message, 1000)}"
-            for message, who in messages.items()
+            for message, having in messages.items()
         ]
         more = [f"and {len(lines) - MOST_ALIKE} more like these"] if lines[MOST_ALIKE:] else []
         texts.append(("\n".join([*lines[:MOST_ALIKE], *more]), sanitized(hint, 1000)))

@@ -106,7 +106,7 @@ def shown(name: str) -> Shown:
     metric = metric_in(name)
     if metric is not None:
         return Shown.MS if metric.is_time else Shown.PLAIN
-    by_ending = next((how for end, how in ENDINGS.items() if name.endswith(end)), None)
+    by_ending = next((kind for end, kind in ENDINGS.items() if name.endswith(end)), None)
     if by_ending is None and (name in ("rank", "iteration") or name.endswith("_rank")):
         by_ending = Shown(name.rpartition("_")[2])
     return column(name).shown or by_ending or Shown.PLAIN

@@ -76,10 +76,10 @@ def with_excess(frame: pl.DataFrame, metric: str) -> pl.DataFrame:
         the role; of a metric that is not a time, its own median), all in the metric's unit, and
         flagged (if the metric is a phase: flagged for this phase).
     """
-    own = METRICS[metric]
-    value = pl.col(own.column)
-    length = pl.col(METRICS["iteration"].column) if own.is_time else value
-    middle = lower_median if own.unit.is_whole else pl.Expr.median
+    definition = METRICS[metric]
+    value = pl.col(definition.column)
+    length = pl.col(METRICS["iteration"].column) if definition.is_time else value
+    middle = lower_median if definition.unit.is_whole else pl.Expr.median
     several = frame["role"].n_unique() > 1
     role = ["role", "iteration"] if several else ["iteration"]  # grouping by one column is faster
     if frame["rank"].n_unique() == 1:

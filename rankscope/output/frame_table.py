@@ -106,11 +106,11 @@ def _cell(name: str, value: object) -> str:
 
 
 def _number(name: str, value: float) -> str:
-    metric, how = metric_in(name), shown(name)
-    if how is Shown.SHARE:
+    metric, kind = metric_in(name), shown(name)
+    if kind is Shown.SHARE:
         return percent(value)
-    if how is Shown.GIGABYTES:
+    if kind is Shown.GIGABYTES:
         return f"{value / 1e9:,.1f}"
-    if how is Shown.MS or metric is not None:
+    if kind is Shown.MS or metric is not None:
         return in_unit(value, Unit.NS if metric is None else metric.unit)
     return str(value)

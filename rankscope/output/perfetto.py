@@ -321,8 +321,8 @@ def _marks(ties: Sequence[_Ties]) -> list[str]:
     all_calls = pl.concat(tie.calls for tie in ties)
     marks = []
     for (_,), calls in all_calls.group_by("iteration", maintain_order=True):
-        here = conform(calls, TIMELINE_COLLECTIVES, drop_others=True)
-        late = last_arrival(replace(first, ranks=ranks, collectives=here))
+        collectives = conform(calls, TIMELINE_COLLECTIVES, drop_others=True)
+        late = last_arrival(replace(first, ranks=ranks, collectives=collectives))
         marks += [] if late is None else [_mark(late, calls)]
     return marks
 
@@ -334,8 +334,8 @@ def _mark(late: LastArrival, calls: pl.DataFrame) -> str:
     lies on the track of the first rank that waited, and its name says so.
     """
     calls = calls.filter(instance=late.calls["instance"][0]).sort("rank")
-    own = calls.filter(rank=late.rank)
-    track = own if own.height else calls.filter(pl.col("wait_ns") > 0)
+    late_calls = calls.filter(rank=late.rank)
+    track = late_calls if late_calls.height else calls.filter(pl.col("wait_ns") > 0)
     elsewhere = "" if late.shown else " (not in this trace)"
     return json.dumps(
         {

@@ -89,8 +89,8 @@ def phase_shares(comparison: Comparison) -> PhaseShares:
             hint="name the ranges of phases with rankscope ingest --phase NAME=REGEX",
         )
     unsplit = pl.col("wait_ns").is_null()
-    who = chosen.group_by("rank").agg(pl.col("role", "host").first())
-    frame = ranked.join(who, on="rank").with_columns(
+    places = chosen.group_by("rank").agg(pl.col("role", "host").first())
+    frame = ranked.join(places, on="rank").with_columns(
         exposed_communication_ns=pl.when(unsplit).then("exposed_communication_ns"),
         total_ns=pl.sum_horizontal(phases),
     )

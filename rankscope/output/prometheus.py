@@ -9,7 +9,7 @@ def gauge(name: str, meaning: str, samples: Sequence[tuple[str, object]]) -> lis
     Args:
         samples: labels, as `labels` writes them, and value.
     """
-    lines = [f"{name}{of} {value}" for of, value in samples]
+    lines = [f"{name}{label} {value}" for label, value in samples]
     return [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", *lines] if lines else []
 
 

@@ -93,9 +93,9 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
         for each in result.metrics
         if show_all or (each.mean is not None and each.metric in usual)
     ]
-    alike = [] if show_all else _alike(known, result)
-    alike = [] if alike == known else alike
-    shown = [row for row in known if row not in alike]
+    similar = [] if show_all else _alike(known, result)
+    similar = [] if similar == known else similar
+    shown = [row for row in known if row not in similar]
     if result.ranks.height == 1:
         return Table(
             title=f"Of the only rank ({result.statistic} of the iterations, ms)",
@@ -113,7 +113,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
         drop_first=(LOST, "imbalance", "median"),
         notes=notes("imbalance", "lost_ns"),
         remarks=(
-            *_alike_remark(alike, result),
+            *_alike_remark(similar, result),
             *_fewer_remark(comparison, [metric for _, metric in known]),
         ),
         least=0,
@@ -164,10 +164,10 @@ def _alike(known: list[Row], result: Imbalance) -> list[Row]:
     ]
 
 
-def _alike_remark(alike: list[Row], result: Imbalance) -> Iterator[str]:
+def _alike_remark(similar: list[Row], result: Imbalance) -> Iterator[str]:
     """The metrics without a row, and their values."""
-    if alike:
-        values = (f"{metric.name} {_value(result, metric, each.mean)}" for each, metric in alike)
+    if similar:
+        values = (f"{metric.name} {_value(result, metric, each.mean)}" for each, metric in similar)
         yield (
             f"ranks differ by less than {percent(LEAST_NAMED)} of the iteration in: "
             f"{', '.join(values)}"

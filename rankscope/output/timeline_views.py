@@ -98,14 +98,14 @@ def last_arrival(timeline: Timeline) -> LastArrival | None:
     if worst.is_empty():
         return None
     rank = int(worst["last_rank"][0])
-    own = worst.filter(rank=rank)["arrival_ns"]
+    arrivals = worst.filter(rank=rank)["arrival_ns"]
     # The waits of the others end when it arrives.
     estimated = (worst["arrival_ns"] + worst["wait_ns"]).median()
     assert isinstance(estimated, float | int)
     return LastArrival(
         calls=worst,
         rank=rank,
-        moment_ns=int(own[0]) if len(own) else round(estimated),
+        moment_ns=int(arrivals[0]) if len(arrivals) else round(estimated),
         shown=rank in timeline.ranks["rank"],
     )
 

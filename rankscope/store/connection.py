@@ -172,9 +172,9 @@ def _opening_error(path: Path, error: duckdb.Error) -> DatabaseError:
     if _is_locked(error):
         holder = re.search(r"\(PID (\d+)\)", text)
         other = "another process" + (f" (process {holder[1]})" if holder else "")
-        who = "this process" if isinstance(error, duckdb.ConnectionException) else other
+        user = "this process" if isinstance(error, duckdb.ConnectionException) else other
         return DatabaseError(
-            f"{path}: {IN_USE} {who}", hint="wait until it is done, or name another --db"
+            f"{path}: {IN_USE} {user}", hint="wait until it is done, or name another --db"
         )
     if not path.parent.is_dir():
         return not_created(path, text)

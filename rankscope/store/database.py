@@ -303,17 +303,17 @@ class Database:
             self._connection.execute("insert or replace into meta values (?, ?)", [key, value])
 
     def replace_comparison(
-        self, wide: pl.DataFrame, clock: str, tables: dict[str, pl.DataFrame]
+        self, rank_iterations: pl.DataFrame, clock: str, tables: dict[str, pl.DataFrame]
     ) -> None:
         """Store the comparison of the reports in the database.
 
         Args:
-            wide: `rank_iterations`.
+            rank_iterations: the table of this name.
             clock: the clock that its times are on.
             tables: others of `COMPARED_TABLES`; those not in it are dropped.
         """
         with self.transaction():
-            replace_tables(self._connection, {"rank_iterations": wide, **tables})
+            replace_tables(self._connection, {"rank_iterations": rank_iterations, **tables})
             checked = {name: seen for name, seen in self._known.checked.items() if name in TABLES}
             self._known = Known(self._known.missing, checked)
             self._connection.execute(

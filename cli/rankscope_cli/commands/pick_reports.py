@@ -203,9 +203,9 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
             console.write("")
     cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"
     if shown.command is not None:
-        how = "in tabs ({}; --view puts them on one timeline):"
-        how = how if shown.view is None else "on one timeline ({}), then click Apply:"
-        console.write(f"Open them {how.format(cost)}")
+        manner = "in tabs ({}; --view puts them on one timeline):"
+        manner = manner if shown.view is None else "on one timeline ({}), then click Apply:"
+        console.write(f"Open them {manner.format(cost)}")
         console.write(f"  {sanitized(shown.command, LONGEST_COMMAND)}")
     if shown.command is not None and shown.view is not None:
         console.write(

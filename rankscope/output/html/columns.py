@@ -59,7 +59,7 @@ def packed(values: pl.Series, unit: float) -> str:
 
 
 def cells(
-    wide: pl.DataFrame, ranks: Sequence[int], iterations: Sequence[int], metrics: Sequence[str]
+    table: pl.DataFrame, ranks: Sequence[int], iterations: Sequence[int], metrics: Sequence[str]
 ) -> Document:
     """The cells of the map: every known metric of every rank and iteration.
 
@@ -80,9 +80,9 @@ def cells(
     grid = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64}).join(
         pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64}), how="cross"
     )
-    full = grid.join(wide, on=["rank", "iteration"], how="left", maintain_order="left")
+    full = grid.join(table, on=["rank", "iteration"], how="left", maintain_order="left")
     unit = unit_of(full["iteration_ns"])
-    by_role = _medians_grid(wide, ranks, iterations)
+    by_role = _medians_grid(table, ranks, iterations)
     places: dict[str, int] = {}
     medians: list[str] = []
     columns: dict[str, int] = {}
@@ -95,7 +95,7 @@ def cells(
             continue
         if not METRICS[name].is_time:
             steps[name] = step_of(column)
-        excess = with_excess(wide, name)
+        excess = with_excess(table, name)
         scale = scale_of(excess)
         divisor = 1e6 if METRICS[name].is_time else 1.0
         scales[name] = [scale.linear / divisor, scale.limit / divisor]
@@ -126,11 +126,11 @@ def cells(
 
 
 def _medians_grid(
-    wide: pl.DataFrame, ranks: Sequence[int], iterations: Sequence[int]
+    table: pl.DataFrame, ranks: Sequence[int], iterations: Sequence[int]
 ) -> pl.DataFrame:
     """role, iteration: every pair, roles in the order of their lowest ranks."""
     order = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64})
-    of_ranks = wide.group_by("rank").agg(pl.col("role").first())
+    of_ranks = table.group_by("rank").agg(pl.col("role").first())
     roles = order.join(of_ranks, on="rank", how="left", maintain_order="left").select("role")
     numbers = pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64})
     return roles.unique(maintain_order=True).join(numbers, how="cross", maintain_order="left_right")

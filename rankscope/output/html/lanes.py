@@ -52,7 +52,7 @@ def timeline_section(
         caption = f"There is no timeline: {detail.reason}."
         return {"caption": caption, "lanes": [], "bars": [], "late": []}, []
     all_lanes = timeline_lanes(timeline)
-    lanes = [(rank, lane) for rank, own in all_lanes.of.items() for lane in own]
+    lanes = [(rank, lane) for rank, rank_lanes in all_lanes.of.items() for lane in rank_lanes]
     bars = pl.concat(
         lane.bars.with_columns(lane=pl.lit(place)) for place, (_, lane) in enumerate(lanes)
     )
@@ -80,12 +80,11 @@ def _caption(
     )
     notes = [f"{note[0].upper()}{note[1:]}" for note in lanes.notes]
     more = "".join(f" {each}." for each in (*notes, *(p.message for p in timeline.problems)))
-    which = ", ".join(map(str, timeline.iterations))
+    iterations = ", ".join(map(str, timeline.iterations))
     differ = ", in which the picked ranks differ most" if is_of_picks else ""
     return (
-        f"Iteration {which}{differ}: {who_waits(timeline, late)}. Shown are phases, device work, "
-        f"and collectives from arrival to end, with waiting hatched."
-        f"{aligned}{more}"
+        f"Iteration {iterations}{differ}: {who_waits(timeline, late)}. Shown are phases, device "
+        f"work, and collectives from arrival to end, with waiting hatched.{aligned}{more}"
     )
 
 

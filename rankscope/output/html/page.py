@@ -77,8 +77,8 @@ def filled(
         markup: block → HTML, CSS, or the script `vendor`.
         is_served: the page may ask its own server.
     """
-    own = "\n".join(package_text(f"js/{name}.js") for name in scripts)
-    script = f'"use strict";\n(() => {{\n{own}\n}})();'
+    sources = "\n".join(package_text(f"js/{name}.js") for name in scripts)
+    script = f'"use strict";\n(() => {{\n{sources}\n}})();'
     allowed = [markup[name] for name in ("vendor",) if name in markup]
     escaped = {**texts, "policy": policy([*allowed, script], is_served)}
     blocks = {

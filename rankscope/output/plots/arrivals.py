@@ -154,10 +154,10 @@ def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     most = max(shares, key=lambda each: shares[each] or 0.0)
     if not shares[most]:
         return f"No rank clearly arrives last: at most {late} ms after the first one on average"
-    own, highest = percent(shares.get(rank)), percent(shares[most])
-    other = "" if own == highest else f", rank {most} at {highest}"
+    share, highest = percent(shares.get(rank)), percent(shares[most])
+    other = "" if share == highest else f", rank {most} at {highest}"
     return (
-        f"Rank {rank} arrives {late} ms after the first one on average, last at {own} of the "
+        f"Rank {rank} arrives {late} ms after the first one on average, last at {share} of the "
         f"collectives{other}"
     )
 
@@ -178,9 +178,9 @@ def _notes(comparison: Comparison, known: Sequence[int]) -> list[str]:
 def _boxes(
     axes: Axes, frame: pl.DataFrame, late: pl.DataFrame, rows: Sequence[Row], theme: Theme
 ) -> None:
-    at = {row.rank: row.place for row in rows}
-    shown = frame.filter(pl.col("rank").is_in([*at]))
-    places = shown["rank"].replace_strict(at, return_dtype=pl.Float64).to_numpy()
+    place_of = {row.rank: row.place for row in rows}
+    shown = frame.filter(pl.col("rank").is_in([*place_of]))
+    places = shown["rank"].replace_strict(place_of, return_dtype=pl.Float64).to_numpy()
     ms = {name: shown[f"{name}_ns"].to_numpy() / 1e6 for name in ("p5", "p25", "p50", "p75", "p95")}
     axes.hlines(places, ms["p5"], ms["p95"], color=theme.muted, linewidth=1)
     axes.barh(
@@ -188,7 +188,7 @@ def _boxes(
         edgecolor=theme.muted, linewidth=0.8, gid="quartiles",
     )  # fmt: skip
     axes.vlines(ms["p50"], places - 0.31, places + 0.31, color=theme.ink, linewidth=1.6)
-    points = late.filter(pl.col("rank").is_in([*at]))
+    points = late.filter(pl.col("rank").is_in([*place_of]))
     if points.height > MOST_POINTS:
         points = points.join(shown.select("rank", "p95_ns"), on="rank").filter(
             pl.col("late_ns") > pl.col("p95_ns")
@@ -196,7 +196,7 @@ def _boxes(
     off = (np.arange(points.height) * GOLDEN % 1 - 0.5) * 0.5
     axes.scatter(
         points["late_ns"].to_numpy() / 1e6,
-        points["rank"].replace_strict(at, return_dtype=pl.Float64).to_numpy() + off,
+        points["rank"].replace_strict(place_of, return_dtype=pl.Float64).to_numpy() + off,
         s=5, color=theme.late, alpha=0.45, linewidths=0, zorder=3, gid="collectives",
         rasterized=points.height > MOST_POINTS,
     )  # fmt: skip
@@ -248,12 +248,12 @@ def _overview(axes: Axes, frame: pl.DataFrame, theme: Theme) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, markerscale=2)
 
 
-def _root_scale(axes: Axes, which: str, highest: object) -> None:
+def _root_scale(axes: Axes, side: str, highest: object) -> None:
     """Set a square-root axis from 0, on which both typical and extreme values are visible."""
     top = float(highest) / 1e6 * 1.08 if isinstance(highest, int) and highest else 1.0
     scale, limits, axis = (
         (axes.set_xscale, axes.set_xlim, axes.xaxis)
-        if which == "x"
+        if side == "x"
         else (axes.set_yscale, axes.set_ylim, axes.yaxis)
     )
     scale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))

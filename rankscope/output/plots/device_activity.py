@@ -85,11 +85,11 @@ def draw(
     where = "" if phase is None else f" in {phase}"
     title = _title(comparison, rank, iterations, activities)
     numbers = f"{counted(len(iterations), 'iteration')} ({span(tuple(iterations))})"
-    what = f"device work{where} that takes longer than on the median rank: mean of {numbers}"
+    content = f"device work{where} that takes longer than on the median rank: mean of {numbers}"
     sheet = new_sheet(
         WIDTH,
         0.45 + height + 0.3,
-        Caption(title, subtitle(comparison, drawable(what, 200), title), footer(comparison)),
+        Caption(title, subtitle(comparison, drawable(content, 200), title), footer(comparison)),
         theme,
     )
     axes = sheet.axes(LABELS, 0.45, PANEL, height)

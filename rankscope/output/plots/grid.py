@@ -88,18 +88,18 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
     shape = (ranks.height, len(iterations))
     known = frame.drop_nulls("excess")
     order = ranks["rank"].arg_sort()
-    at = (
+    cells = (
         order.to_numpy()[ranks["rank"][order].search_sorted(known["rank"]).to_numpy()],
         np.searchsorted(iterations, known["iteration"].to_numpy()),
     )
     values = np.full(shape, np.nan)
-    values[at] = known["excess"].to_numpy()
+    values[cells] = known["excess"].to_numpy()
     per_row, per_column = (
         -(-count // most) for count, most in zip(shape, (MOST_ROWS, MOST_COLUMNS), strict=True)
     )
     values = _blocks(values, per_row, per_column)
     flagged = np.zeros(values.shape, dtype=np.bool_)
-    row, column = (each[known["flagged"].to_numpy()] for each in at)
+    row, column = (each[known["flagged"].to_numpy()] for each in cells)
     flagged[row // per_row, column // per_column] = True
     return Grid(
         values=values,

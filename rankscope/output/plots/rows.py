@@ -67,11 +67,11 @@ def spaced(order: Sequence[int], shown_ranks: Sequence[int]) -> list[Row]:
     rows: list[Row] = []
     place, before = 0.0, -1
     for rank in shown_ranks:
-        at = order.index(rank)
-        skipped = at - before - 1
+        index = order.index(rank)
+        skipped = index - before - 1
         place += GAP if skipped and rows else 0
         rows.append(Row(rank, place, skipped))
-        place, before = place + 1, at
+        place, before = place + 1, index
     return rows
 
 
@@ -140,9 +140,9 @@ def bracket(
         axes: axes of width `bracket_width`, with the y axis of the rows.
     """
     axes.set_axis_off()
-    wide = bracket_width(groups)
-    axes.set_xlim(-wide, 0)
-    heading(axes, name, 72 * wide - 8)
+    width = bracket_width(groups)
+    axes.set_xlim(-width, 0)
+    heading(axes, name, 72 * width - 8)
     room = 0.0
     lines = []
     for group in groups:

@@ -167,15 +167,22 @@ class Sheet:
 
     def axes(self, left: float, bottom: float, width: float, height: float) -> Axes:
         """Axes inside the body; all arguments are inches from its lower left corner."""
-        wide, high = self.figure.get_size_inches()
+        sheet_width, sheet_height = self.figure.get_size_inches()
         return self.figure.add_axes(
-            (left / wide, (bottom + self.floor) / high, width / wide, height / high)
+            (
+                left / sheet_width,
+                (bottom + self.floor) / sheet_height,
+                width / sheet_width,
+                height / sheet_height,
+            )
         )
 
     def text(self, left: float, bottom: float, text: str) -> None:
         """Write a line of small text inside the body; the position is in inches."""
-        wide, high = self.figure.get_size_inches()
-        self.figure.text(left / wide, (bottom + self.floor) / high, text, size=BODY - 0.5)
+        sheet_width, sheet_height = self.figure.get_size_inches()
+        self.figure.text(
+            left / sheet_width, (bottom + self.floor) / sheet_height, text, size=BODY - 0.5
+        )
 
 
 def new_sheet(width: float, height: float, caption: Caption, theme: Theme) -> Sheet:

@@ -188,7 +188,9 @@ def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture
             lanes[rank].append(PlacedLane(lane, top, height))
             top += height + 0.03
         top += BETWEEN
-    widest = max(text_width(lane.name, SMALL) for own in all_lanes.of.values() for lane in own)
+    widest = max(
+        text_width(lane.name, SMALL) for rank_lanes in all_lanes.of.values() for lane in rank_lanes
+    )
     return Picture(timeline, all_lanes, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
 
 

@@ -68,9 +68,17 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     worst, typical = _iterations(comparison, rank, options.iteration)
     phases = [*PARTS] if phase is None else [phase]
     bars = [
-        ThreadBar(who, iteration, label, thread_states(comparison, [who], [iteration], phases))
+        ThreadBar(
+            shown_rank,
+            iteration,
+            label,
+            thread_states(comparison, [shown_rank], [iteration], phases),
+        )
         for iteration in dict.fromkeys((worst, typical))
-        for who, label in ((rank, "slow"), (_median_rank(comparison, rank, iteration), "median"))
+        for shown_rank, label in (
+            (rank, "slow"),
+            (_median_rank(comparison, rank, iteration), "median"),
+        )
     ]
     known = pl.col("state") != HostState.UNKNOWN
     unknown = next((bar.rank for bar in bars if bar.parts.filter(known).is_empty()), None)
@@ -168,19 +176,21 @@ def _subject(comparison: Comparison, options: PlotOptions) -> tuple[int, str | N
 
 def _iterations(comparison: Comparison, rank: int, wanted: int | None) -> tuple[int, int]:
     """The iteration to explain, and a typical one of the rank."""
-    own = work_excess(comparison).filter(pl.col("rank") == rank).drop_nulls("excess")
-    if wanted is not None and wanted not in own["iteration"]:
+    excesses = work_excess(comparison).filter(pl.col("rank") == rank).drop_nulls("excess")
+    if wanted is not None and wanted not in excesses["iteration"]:
         raise UsageError(
             f"--iteration-number {wanted}: rank {rank} has no such iteration",
-            hint=f"one of {own['iteration'][0]} to {own['iteration'][-1]}",
+            hint=f"one of {excesses['iteration'][0]} to {excesses['iteration'][-1]}",
         )
     verdict = comparison.verdict
     slow = {*verdict.iterations} if rank in verdict.ranks else set[int]()
     slow |= {i for each in verdict.also if rank in each.ranks for i in each.iterations}
-    slow_rows = own.filter(pl.col("iteration").is_in([*slow]))
-    worst = (slow_rows if slow_rows.height else own).sort("excess", descending=True)["iteration"][0]
-    not_slow = own.filter(~pl.col("iteration").is_in([*slow]))
-    others = (not_slow if not_slow.height else own).sort("value", "iteration")["iteration"]
+    slow_rows = excesses.filter(pl.col("iteration").is_in([*slow]))
+    worst = (slow_rows if slow_rows.height else excesses).sort("excess", descending=True)[
+        "iteration"
+    ][0]
+    not_slow = excesses.filter(~pl.col("iteration").is_in([*slow]))
+    others = (not_slow if not_slow.height else excesses).sort("value", "iteration")["iteration"]
     return int(wanted if wanted is not None else worst), int(others[(len(others) - 1) // 2])
 
 
@@ -224,12 +234,16 @@ def _stack(axes: Axes, place: float, parts: pl.DataFrame, inch: float, theme: Th
     """Draw a bar, with the names of its parts where they fit."""
     lengths = parts["total_ns"].to_numpy() / 1e6
     left = np.concatenate(([0.0], np.cumsum(lengths)[:-1]))
-    for at, length, state, name in zip(left, lengths, parts["state"], parts["name"], strict=True):
-        axes.barh(place, length, left=at, height=0.78, gid=state, **_look(HostState(state), theme))
+    for start, length, state, name in zip(
+        left, lengths, parts["state"], parts["name"], strict=True
+    ):
+        axes.barh(
+            place, length, left=start, height=0.78, gid=state, **_look(HostState(state), theme)
+        )
         text = drawable(f"{name} {milliseconds(length * 1e6)}".strip(), 40)
         if text_width(text, SMALL) < length * inch - 0.08:
             axes.text(
-                at + length / 2,
+                start + length / 2,
                 place,
                 text,
                 ha="center",
