@@ -93,15 +93,18 @@ def _story_of_the_run(
 ) -> Story | None:
     """What is true of the whole run, if only a part of it is selected; else None.
 
-    That of the default comparison, where it was on the same clock, by the same roles and metric.
+    Of the warm-up only what is selected counts. It is that of the default comparison, where this
+    was on the same clock, by the same roles and metric, and no warm-up is selected.
     """
     if metric is None or comparison.scope.in_range is None:
         return None
-    known = None if default is None else known_story(comparison, metric, default)
-    if known is not None:
-        return known
+    settling, selected = comparison.selection.settling, {*comparison.selection.numbers}
+    if default is not None and selected.isdisjoint(settling):
+        known = known_story(comparison, metric, default)
+        if known is not None:
+            return known
     rows = comparison.rows(all_iterations=True).select(JUDGED)
-    rows = rows.filter(~pl.col("iteration").is_in(comparison.selection.settling))
+    rows = rows.filter(~pl.col("iteration").is_in({*settling} - selected))
     return story_of(excess_of(_in_one_role(rows, comparison), metric))
 
 

@@ -146,6 +146,17 @@ def test_few_iterations_tell_the_story_of_the_run(
     assert verdict.iterations == tuple(range(*limits)), "the warm-up is asked for"
 
 
+def test_an_event_in_the_warm_up_is_a_fact_of_a_range_that_includes_it(tmp_path: Path) -> None:
+    plain = scene("plain", ranks=4, iterations=20)
+    event = Plant("transient", "load", (1,), extra_ns=300 * MS, iterations=(0,))
+    forge(replace(plain, plants=(event,)), tmp_path / "reports")
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb", jobs=1)
+    assert not run.imbalance().verdict.ranks
+    assert not run.imbalance(iter_range=slice(1, 5)).verdict.ranks
+    verdict = run.imbalance(iter_range=slice(0, 5)).verdict
+    assert (verdict.kind, verdict.ranks, verdict.iterations) == ("transient", (1,), (0,))
+
+
 def test_nothing_visible_of_communication_is_inconclusive(stored: MakeStored) -> None:
     """Host clock, NCCL: the waits hide in whatever call blocks first."""
     analysis = stored("planted", where="backward").analysis(clock="host")
