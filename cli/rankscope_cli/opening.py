@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope_cli import console
 
-COMMAND = re.compile(r"\brankscope (?:imbalance|pick-reports|plot|export|report|view|check)\b")
-"""A command of rankscope that answers from a database."""
+COMMAND = re.compile(r"\brankscope (?:imbalance|pick-reports)\b")
+"""A command of rankscope that the advice of a verdict names."""
 
 if TYPE_CHECKING:
     from rankscope.api import Run
@@ -59,13 +59,21 @@ def opened(db: Path, just_stored: bool = False) -> Run:
     return console.RESOURCES.enter_context(reading(db, patience_s=patience_s))
 
 
-def with_database(advice: str, db: Path) -> str:
-    """Advice in which commands of rankscope name the database, unless it is the default."""
-    if str(db) == os.environ.get("RANKSCOPE_DB", DEFAULT_DB):
-        return advice
-    from rankscope.output.quantities import short_path
+def with_options(advice: str, db: Path, iter_range: slice | None) -> str:
+    """Advice in which commands of rankscope name the database and the iterations.
 
-    return COMMAND.sub(lambda match: f"{match[0]} --db {shlex.quote(short_path(db))}", advice)
+    The database is left out if it is the default.
+    """
+    options = ""
+    if str(db) != os.environ.get("RANKSCOPE_DB", DEFAULT_DB):
+        from rankscope.output.quantities import short_path
+
+        options += f" --db {shlex.quote(short_path(db))}"
+    if iter_range is not None:
+        from rankscope.match.selection import range_text
+
+        options += f" --iter-range {range_text(iter_range)}"
+    return COMMAND.sub(lambda match: match[0] + options, advice)
 
 
 def _database(paths: list[str]) -> Path | None:

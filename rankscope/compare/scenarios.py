@@ -9,7 +9,7 @@ from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.model.results import Verdict
 from rankscope.util.robust import Floats
-from rankscope.util.wording import agreeing, listed
+from rankscope.util.wording import MOST_LISTED, agreeing, listed, ranks_text
 
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""
@@ -49,7 +49,7 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
         rows.append(
             (
                 "verdict",
-                f"{agreeing(len(names), 'rank')} {listed(names)} in {_listed(verdict.iterations)}",
+                f"{ranks_text(names, MOST_LISTED)} in {_listed(verdict.iterations)}",
                 verdict.gain_ns,
             )
         )

@@ -17,6 +17,7 @@ from rankscope.errors import (
     ReportError,
     UnlikeOthers,
     Unpaired,
+    UnreadableReport,
     UsageError,
 )
 from rankscope.ingestion.workers import Results, WorkerPool, map_reports
@@ -286,7 +287,7 @@ class IngestJob:
             if self._is_selected(file, claim):
                 good.append((file, facts, claim))
         existing = [] if stored is None else stored.not_replaced(files)
-        kept, left_out = of_one_run(existing, good, self.skip, self.paths)
+        kept, left_out = of_one_run(existing, good, self.skip, self.paths, self.target)
         for file, reason in left_out:
             self._skipped(file, reason)
         return [file for file, _, _ in kept]
@@ -342,6 +343,11 @@ class IngestJob:
     def _bad(self, file: ReportFile, error: RankscopeError) -> None:
         """Raise the error of a bad report, or list the report as skipped."""
         if not isinstance(error, UnlikeOthers) and (not self.skip or isinstance(error, UsageError)):
+            if isinstance(error, UnreadableReport):
+                from rankscope.ingestion.runs import ingest_command
+
+                command = ingest_command(self.paths, self.target)
+                error.hint += f"; or leave such reports out: {command} --on-error skip"
             raise error
         self._skipped(file, error.message)
 

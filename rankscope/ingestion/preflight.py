@@ -27,7 +27,7 @@ from rankscope.sources.identify import (
 )
 from rankscope.sources.name_numbers import NODES, differing_numbers
 
-ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
+ANOTHER_DB = "another run? Name another --db, or replace this one: rankscope ingest PATH --rebuild"
 
 ONE_RUN = "ingest the reports of one run at a time"
 
@@ -163,11 +163,14 @@ def of_one_run(
     reports: list[Described],
     skip: bool,
     paths: Sequence[str | Path],
+    target: Path,
 ) -> tuple[list[Described], list[tuple[ReportFile, str]]]:
     """The reports that belong together, and those left out, with the reasons.
 
     Args:
         skip: leave out what does not belong to the database, else to the run with most reports.
+        paths: the reports as the user named them, for messages.
+        target: the database that they go into, for messages.
 
     Raises:
         SeveralRuns: the reports are of several runs.
@@ -176,7 +179,7 @@ def of_one_run(
     """
     found = runs.runs_of(map(_capture, reports))
     if not skip and len(found) > 1 and not existing:
-        raise runs.several(found, paths)
+        raise runs.several(found, paths, target)
     try:
         check_together(existing, reports)
     except (RankConflict, ForeignRun):

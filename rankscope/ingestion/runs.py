@@ -18,6 +18,7 @@ from rankscope.sources.identify import (
     RANK_IN_NAME,
     one_job,
 )
+from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope.util.wording import and_more
 
 MOST_PATHS = 3
@@ -91,7 +92,7 @@ def largest(runs: Sequence[list[Capture]]) -> list[Capture]:
 
 
 def described(run: Sequence[Capture]) -> str:
-    """The reports, ranks, hosts, start and folder of a run, as part of a sentence."""
+    """The reports of a run: ranks, hosts, start, folder and a name, as part of a sentence."""
     ranks = sorted({rank for each in run for rank in each.ranks})
     hosts = sorted({each.host for each in run if each.host})
     start, unknown = _start(run), sum(not each.ranks for each in run)
@@ -102,6 +103,7 @@ def described(run: Sequence[Capture]) -> str:
         f"on {and_more(hosts, MOST_HOSTS)}" if hosts else "",
         "" if start is None else f"from {utc(start)}",
         f"in {os.path.commonpath([each.path.parent for each in run]) or '.'}",
+        f"such as {run[0].path.name}",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -111,19 +113,27 @@ def shell_arguments(paths: Sequence[str | Path]) -> str:
     return shlex.join(map(str, paths)) if len(paths) <= MOST_PATHS else "PATH..."
 
 
-def several(runs: Sequence[list[Capture]], paths: Sequence[str | Path]) -> SeveralRuns:
-    """The error that lists the runs, and the command for each."""
-    named = shell_arguments(paths)
+def ingest_command(paths: Sequence[str | Path], target: Path) -> str:
+    """The command that ingests `paths` into `target`."""
+    into = "" if str(target) == DEFAULT_DB else f" --db {shlex.quote(str(target))}"
+    return f"rankscope ingest {shell_arguments(paths)}{into}"
+
+
+def several(
+    runs: Sequence[list[Capture]], paths: Sequence[str | Path], target: Path
+) -> SeveralRuns:
+    """The error that lists the runs, and the command that ingests each into `target`."""
+    command = ingest_command(paths, target)
     lines = [
-        f"run {number}: {described(run)}: rankscope ingest {named} --run {number}"
+        f"run {number}: {described(run)}: {command} --run {number}"
         for number, run in enumerate(runs, 1)
     ]
     alike = len({frozenset(rank for each in run for rank in each.ranks) for run in runs}) == 1
     alike &= len(runs[0]) <= MOST_PATHS
     return SeveralRuns(
         f"the reports are of {counted(len(runs), 'run')}",
-        hint="select one with --run N; --all-runs makes one database per run; --on-error skip "
-        "reads the one with most reports"
+        hint="ingest one of them; --all-runs makes one database per run; --on-error skip reads the "
+        "one with most reports"
         + ("; if they are of one job, read each with its own --rank N" if alike else ""),
         lines=tuple(lines),
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
 from rankscope.model.results import Also, Verdict
-from rankscope.util.wording import agreeing, counted, listed, ms, percent
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, listed, ms, percent, ranks_text
 
 
 def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:
@@ -26,12 +26,12 @@ def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tupl
 def who(
     ranks: tuple[int, ...], hosts: Mapping[int, str | None], slow_hosts: tuple[str, ...]
 ) -> str:
-    """`Rank 1 (node0)`, `Ranks 1, 2`, `Host node1 (ranks 4, 5, 6, 7)`."""
+    """`Rank 1 (node0)`, `Ranks 1, 3`, `Host node1 (ranks 4-7)`."""
     if slow_hosts:
         word = agreeing(len(slow_hosts), "Host")
-        return f"{word} {', '.join(slow_hosts)} ({agreeing(len(ranks), 'rank')} {listed(ranks)})"
+        return f"{word} {', '.join(slow_hosts)} ({ranks_text(ranks, MOST_LISTED)})"
     if len(ranks) > 1:
-        return f"Ranks {listed(ranks)}"
+        return ranks_text(ranks, MOST_LISTED).capitalize()
     host = hosts.get(ranks[0])
     return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
 

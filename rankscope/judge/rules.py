@@ -31,7 +31,7 @@ from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Also, Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.robust import Floats
-from rankscope.util.wording import agreeing, counted, listed, ms, percent
+from rankscope.util.wording import MOST_LISTED, counted, ms, percent, ranks_text
 
 
 def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
@@ -187,8 +187,8 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
         return None
     bound = "at most " if judged.prices.is_bound else ""
     verdict = inconclusive(
-        f"{they_need_less(inputs, fast)} than {agreeing(len(fast.others), 'rank')} "
-        f"{listed(fast.others)} in {counted(len(inputs.numbers), 'iteration')}: "
+        f"{they_need_less(inputs, fast)} than {ranks_text(fast.others, MOST_LISTED)} in "
+        f"{counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
         f"fast. If all were as fast, the run would save {bound}{ms(fast.gain_ns)}, "
         f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
@@ -351,7 +351,7 @@ def _only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
     """Ranks need more than the others, which have other roles."""
     one = len(ranks) == 1
     return inconclusive(
-        f"{agreeing(len(ranks), 'rank')} {listed(ranks)} {'needs' if one else 'need'} more "
+        f"{ranks_text(ranks, MOST_LISTED)} {'needs' if one else 'need'} more "
         f"{metric} than the others, but {'it' if one else 'each'} is the only one of its role: "
         f"{'it' if one else 'they'} may be slow, or have more to do by design",
         "profile several replicas of the job, or say with --roles which ranks do the same work",

@@ -17,7 +17,16 @@ from rankscope.judge.levels import HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import also_together, when, who, whole_hosts
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.model.results import Verdict
-from rankscope.util.wording import agreeing, counted, duration, listed, ms, percent
+from rankscope.util.wording import (
+    MOST_LISTED,
+    agreeing,
+    counted,
+    duration,
+    ms,
+    percent,
+    ranks_text,
+    span,
+)
 
 Sentence = Callable[[Verdict, Judgement], str]
 """A verdict without its sentence, and what it rests on → the sentence."""
@@ -104,7 +113,7 @@ def _held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
 def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     """Clauses that qualify the verdict."""
     inputs = judged.inputs
-    missing, roles = len(inputs.run.missing_ranks), [*inputs.role_of.values()]
+    missing, roles = inputs.run.missing_ranks, [*inputs.role_of.values()]
     named = [inputs.role_of[rank] for rank in verdict.ranks]
     if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
         yield "they are half of the ranks of their role: the others may as well be unusually fast"
@@ -117,8 +126,8 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     played, count = judged.prices.played, len(inputs.numbers)
     if missing:
         yield (
-            f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} no report, "
-            "and may be slower"
+            f"{counted(len(missing), 'rank')} of the job ({span(missing, MOST_LISTED)}) "
+            f"{agreeing(len(missing), 'has', 'have')} no report, and may be slower"
         )
     elif verdict.gain_is_bound and judged.prices.is_unplaced:
         why = (
@@ -143,7 +152,7 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
 def _structural(verdict: Verdict, judged: Judgement) -> str:
     inputs = judged.inputs
     ranks = verdict.more_work_ranks
-    name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
+    name = ranks_text(ranks, MOST_LISTED).capitalize()
     which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
     compared = "the median role" if verdict.roles else "the others"
     return (
@@ -224,7 +233,8 @@ def _rotating(verdict: Verdict, judged: Judgement) -> str:
     subject = (
         f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')}"
         if verdict.leading is None
-        else f"No rank is slow beyond chance, though ranks {listed(verdict.leading.ranks)}"
+        else "No rank is slow beyond chance, though "
+        + ranks_text(verdict.leading.ranks, MOST_LISTED)
     )
     return (
         f"{subject} hold most of what imbalance costs, each in other iterations{phase}. Without "

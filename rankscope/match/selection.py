@@ -300,9 +300,11 @@ def within(
     """
     ranged = _in_range(common, iter_range)
     if not ranged:
+        start = None if iter_range is None else iter_range.start
+        single = f"; {start}:{start + 1} is iteration {start} alone" if start in common else ""
         raise UsageError(
-            f"--iter-range {_shown(iter_range)[:LONGEST]} selects nothing",
-            hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
+            f"--iter-range {range_text(iter_range)[:LONGEST]} selects nothing",
+            hint=f"iterations {common[0]} to {common[-1]} are complete on every rank{single}",
         )
     keep = include_warmup or iter_range is not None
     numbers = ranged if keep else [each for each in ranged if each not in warmup]
@@ -408,7 +410,8 @@ def _uneven(complete: pl.DataFrame, common: list[int], total: int) -> RunWarning
     )
 
 
-def _shown(wanted: slice | None) -> str:
+def range_text(wanted: slice | None) -> str:
+    """A slice of iteration numbers as `parse_range` reads it: `10:50`."""
     if wanted is None:
         return ":"
     return f"{'' if wanted.start is None else wanted.start}:" + (

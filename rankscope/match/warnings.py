@@ -6,7 +6,7 @@ import polars as pl
 
 from rankscope.match.collectives import MatchSummary
 from rankscope.model.reports import RunWarning
-from rankscope.util.wording import agreeing, counted, listed
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, ranks_text, span
 
 
 def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
@@ -33,7 +33,7 @@ def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int
     return RunWarning(
         "missing-ranks",
         f"{len(missing)} of {least}{world} {agreeing(world, 'rank')} {have} no "
-        f"report ({listed(missing)}): {unknown}",
+        f"report ({span(missing, MOST_LISTED)}): {unknown}",
         missing,
     )
 
@@ -54,7 +54,8 @@ def inferred(of: dict[int, str]) -> RunWarning:
     groups: dict[str, list[int]] = {}
     for rank, role in of.items():
         groups.setdefault(role, []).append(rank)
-    listing = "; ".join(f"{role!r}: {listed(ranks)}" for role, ranks in list(groups.items())[:8])
+    parts = [f"{role!r}: {span(ranks, MOST_LISTED)}" for role, ranks in groups.items()]
+    listing = "; ".join(parts[:MOST_LISTED])
     return RunWarning(
         "roles-inferred",
         f"ranks do different work, as their gradient reductions show ({listing}); each is "
@@ -112,4 +113,4 @@ def communication_warnings(
 def _named(ranks: list[int]) -> str:
     if not ranks:
         return ""
-    return f"{agreeing(len(ranks), 'rank')} {listed(ranks)}: "
+    return f"{ranks_text(ranks, MOST_LISTED)}: "

@@ -28,7 +28,7 @@ from rankscope.output.quantities import (
 )
 from rankscope.output.table_layout import Table, bars, sparklines
 from rankscope.util.sanitize import sanitized
-from rankscope.util.wording import listed
+from rankscope.util.wording import MOST_LISTED, ranks_text
 
 LEAST_GAIN = 0.005
 """Least share of the time that a what-if scenario must save to be shown."""
@@ -201,7 +201,7 @@ def slow_at_no_cost_lines(verdict: Verdict) -> list[str]:
     ranks = verdict.costless_ranks
     if not ranks:
         return []
-    name = f"rank{'s' * (len(ranks) > 1)} {listed(ranks)}"
+    name = ranks_text(ranks, MOST_LISTED)
     saved = f"less than {percent(LEAST_NAMED)} of the time"
     return [f"Slow, at no cost: {name}. A repair would save {saved}."]
 

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 UNKNOWN = "–"
 """The text for an unknown number."""
 
+MOST_LISTED = 8
+"""Most numbers, or ranges of them, that a sentence names."""
+
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun: `1 report`, `1,024 reports`."""
@@ -39,7 +42,7 @@ def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
     return f"{agreeing(len(numbers), 'rank')} {span(numbers, most)}"
 
 
-def listed(numbers: Iterable[int], most: int = 8) -> str:
+def listed(numbers: Iterable[int], most: int = MOST_LISTED) -> str:
     """`1, 2, 3, …`."""
     shown = list(numbers)
     return ", ".join(map(str, shown[:most])) + (", …" if len(shown) > most else "")

@@ -66,6 +66,8 @@ def test_missing_ranks_are_reported(cli: Cli, reports: list[Path]) -> None:
 
 def test_bad_reports_can_be_skipped_and_are_listed(cli: Cli, reports: list[Path]) -> None:
     reports[1].write_bytes(b"")
+    folder = reports[0].parent
+    cli("ingest", folder).refused(3, f"leave such reports out: rankscope ingest {folder} --on-err")
     output = cli("ingest", reports[0].parent, "--on-error", "skip", "--format", "json").document
     skipped = output["reports"][1]
     assert (skipped["status"], skipped["ranks"], skipped["rank_evidence"]) == ("skipped", [], None)

@@ -33,6 +33,14 @@ def test_a_database_in_place_of_reports(cli: Cli, sample: Stored) -> None:
     cli("imbalance", folder).refused(2, "runs/a.duckdb, runs/b.duckdb")
 
 
+def test_the_next_command_is_about_the_same_iterations(cli: Cli, sample: Stored) -> None:
+    done = cli("imbalance", "--db", sample.db, "--iter-range", "10:15", "--fail-above", "1")
+    assert done.out.count("--iter-range 10:15.") == 1
+    assert "rankscope pick-reports --db" in done.err
+    assert "--iter-range 10:15 to see" in done.err
+    cli("imbalance", "--db", sample.db, "--iter-range", "12:12").refused(2, "12:13 is iteration 12")
+
+
 def test_a_missing_database_names_those_beside_it(cli: Cli, sample: Stored) -> None:
     cli("pick-reports").refused(4, "make it: rankscope ingest PROFILES")
     for name in ("one.duckdb", "two.duckdb"):

@@ -77,7 +77,8 @@ def test_they_are_listed_with_their_commands(two_runs: Path, cli: Cli) -> None:
     assert "3 reports, ranks 0-2" in monday
     assert "monday" in monday
     assert "UTC" in monday
-    assert monday.endswith(f"rankscope ingest {two_runs} --run 1")
+    assert ", such as " in monday
+    assert monday.endswith(f"rankscope ingest {two_runs} --db run.duckdb --run 1")
     assert "4 reports, ranks 0-3" in tuesday
     result = cli("ingest", two_runs)
     result.refused(3, "2 runs", "--all-runs")

@@ -198,7 +198,7 @@ def test_most_ranks_may_be_slow() -> None:
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert verdict.leading is not None
     assert verdict.leading.ranks == (0, 1, 2, 3)
-    assert "host node1 (ranks 4, 5, 6)" in verdict.sentence
+    assert "host node1 (ranks 4-6)" in verdict.sentence
 
 
 def test_the_network_is_said_where_nobody_is_late() -> None:

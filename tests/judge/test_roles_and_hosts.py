@@ -94,7 +94,7 @@ def test_a_slow_host_is_named_before_its_ranks(stored: MakeStored, ranks: int) -
     assert (verdict.kind, verdict.cause) == ("persistent", "load")
     assert (verdict.hosts, verdict.ranks) == (("node1",), (4, 5, 6, 7))
     assert verdict.next.startswith("open their reports beside a normal one")
-    assert verdict.sentence.startswith("Host node1 (ranks 4, 5, 6, 7)")
+    assert verdict.sentence.startswith("Host node1 (ranks 4-7)")
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains
         are upper bounds."""),
     "a slow host": (lambda: judge(late((4, 5, 6, 7), always)), """
-        Host node1 (ranks 4, 5, 6, 7) is slow over all 20 iterations: it needs 20.0 ms more work
+        Host node1 (ranks 4-7) is slow over all 20 iterations: it needs 20.0 ms more work
         than the median rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 %
         of the time (2.0 s); all imbalance together costs at most 20 %; they are half of the ranks
         of their role: the others may as well be unusually fast; the run cannot be replayed, so
@@ -119,8 +119,8 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         Of the 8 ranks with a report, rank 3 (node0) is slow over all 20 iterations: it needs 20.0
         ms more work than the median rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50
         % longer for the same work: the device is slow). Fixing it would save at most 400.0 ms, 20
-        % of the time (2.0 s); all imbalance together costs at most 20 %; 1 rank of the job has no
-        report, and may be slower."""),
+        % of the time (2.0 s); all imbalance together costs at most 20 %; 1 rank of the job (8) has
+        no report, and may be slower."""),
     "more work": (lambda: judge(inputs(20, count=15, size=1_500)), """
         Rank 3 is given more work than the others over all 20 iterations: it takes 20.0 ms, 100 %
         of it in backward (kernel gemm takes 20.0 ms or 50 % longer for more work); no rank is to
@@ -128,7 +128,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
         bounds."""),
     "more work of a role": (lambda: judge(heavy_stage()), """
-        Ranks 6, 7 (role 'pp=3') are given more work than the median role over all 20 iterations:
+        Ranks 6-7 (role 'pp=3') are given more work than the median role over all 20 iterations:
         it takes 20.0 ms, 100 % of it in backward; no rank is to blame. Giving all ranks the same
         would save at most 400.0 ms, 20 % of the time (2.0 s); all imbalance together costs at most
         20 %; the run cannot be replayed, so gains are upper bounds."""),
@@ -155,7 +155,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         time; rank 2 (node0) needs 20.0 ms less work than the others, and if all needed as little
         the run would save at most 20 %."""),
     "most": (lambda: judge(late(range(5), always)), """
-        Inconclusive: ranks 5, 6, 7 need 20.0 ms less work than ranks 0, 1, 2, 3, 4 in 20
+        Inconclusive: ranks 5-7 need 20.0 ms less work than ranks 0-4 in 20
         iterations: either the latter are slow, although they are the majority, or the former are
         unusually fast. If all were as fast, the run would save at most 400.0 ms, 20 % of the
         time."""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from rankscope.model.kinds import By, VerdictKind
 from rankscope_cli import console
 from rankscope_cli.bundles import Analysis
 from rankscope_cli.help import CHOICE, OUTPUT
-from rankscope_cli.opening import run_of, with_database
+from rankscope_cli.opening import run_of, with_options
 from rankscope_cli.options import (
     All,
     Db,
@@ -24,9 +25,10 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import polars as pl
 
-    from rankscope.api import Run
     from rankscope.compare.comparison import Comparison
     from rankscope.model.results import Imbalance
     from rankscope.output.table_layout import Table
@@ -116,6 +118,7 @@ def imbalance(
     if only is not None:
         _check_ranks(comparison, only, by)
     frame = rows_by(by, comparison, result, only)
+    advice = partial(with_options, db=run.db, iter_range=analysis.iter_range)
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
     if output is Format.JSON:
@@ -127,14 +130,25 @@ def imbalance(
 
         console.write(csv(frame))
     else:
-        _write_tables(run, comparison, result, frame, by, metric, output, show_all, gain, only)
+        _write_tables(
+            advice(result.verdict.next),
+            comparison,
+            result,
+            frame,
+            by,
+            metric,
+            output,
+            show_all,
+            gain,
+            only,
+        )
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
         show_all = verbose or run.ingested is not None
         console.warn_of_run(run, comparison.warnings, quiet, show_all)
     if fail_above is not None:
-        _gate(result, fail_above)
+        _gate(result, fail_above, advice)
 
 
 def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
@@ -151,7 +165,7 @@ def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
 
 
 def _write_tables(
-    run: Run,
+    advice: str,
     comparison: Comparison,
     result: Imbalance,
     frame: pl.DataFrame,
@@ -177,7 +191,7 @@ def _write_tables(
     lines = [
         result.verdict.sentence,
         *text_tables.slow_at_no_cost_lines(result.verdict),
-        f"Next: {with_database(result.verdict.next, run.db)}.",
+        f"Next: {advice}.",
         text_tables.run_line(comparison.facts),
     ]
     if gain or show_all:
@@ -212,10 +226,10 @@ def _why_empty(by: By, comparison: Comparison) -> tuple[str, str]:
     return WHY_EMPTY[by], advice(records[by], recorder_of(comparison.tables.reports["kind"]))
 
 
-def _gate(result: Imbalance, limit: float) -> None:
-    """Exit as `--fail-above` requires."""
+def _gate(result: Imbalance, limit: float, advice: Callable[[str], str]) -> None:
+    """Exit as `--fail-above` requires; `advice` completes the commands in a text."""
     if result.verdict.kind == VerdictKind.INCONCLUSIVE:
-        console.error("--fail-above: the verdict is inconclusive", hint=result.verdict.next)
+        console.error("--fail-above: the verdict is inconclusive", hint=advice(result.verdict.next))
         raise typer.Exit(3)
     verdict = result.verdict
     named = bool(verdict.ranks or verdict.hosts)
@@ -225,6 +239,6 @@ def _gate(result: Imbalance, limit: float) -> None:
         console.error(
             f"--fail-above {limit:g}: fixing the named ranks would save {bound}{gain:.1f} % of the "
             "time",
-            hint="run rankscope pick-reports to see which reports to open",
+            hint=advice("run rankscope pick-reports to see which reports to open"),
         )
         raise typer.Exit(10)

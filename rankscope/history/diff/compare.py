@@ -25,10 +25,10 @@ from rankscope.judge.phrases import amount
 from rankscope.model.metrics import METRICS, Need, Unit
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import (
+    MOST_LISTED,
     agreeing,
     counted,
     interval,
-    listed,
     ms,
     percent,
     ranks_text,
@@ -45,7 +45,7 @@ that is not a time, of the metric's mean over ranks before."""
 
 LEAST_ITERATIONS = 5
 
-MOST_NAMED = 3
+MOST_METRICS = 3
 """Metrics that a sentence names."""
 
 LEAST_BASELINE = 3
@@ -157,7 +157,9 @@ def _differ(alone: list[int], signs: tuple[str, ...]) -> Iterator[RunWarning]:
     """Warnings that runs differ in their ranks, or as different jobs do."""
     if alone:
         yield RunWarning(
-            "ranks-differ", f"ranks {listed(alone)} are in one run only: left out", tuple(alone)
+            "ranks-differ",
+            f"{ranks_text(alone, MOST_LISTED)}: in one run only, and left out",
+            tuple(alone),
         )
     if len(signs) > 1 or (signs and not alone):
         yield RunWarning("jobs-differ", _unlike(signs))
@@ -251,8 +253,8 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
         f"{'up to ' * (len(changes) > 1)}{amount(_amount(changes[0]), METRICS[metric].unit)}"
         for (metric, _), changes in alike.items()
     ]
-    more = f" and {counted(len(named) - MOST_NAMED, 'more change')}" * (len(named) > MOST_NAMED)
-    return ", ".join(named[:MOST_NAMED]) + more
+    more = f" and {counted(len(named) - MOST_METRICS, 'more change')}" * (len(named) > MOST_METRICS)
+    return ", ".join(named[:MOST_METRICS]) + more
 
 
 def _amount(change: Change) -> float:

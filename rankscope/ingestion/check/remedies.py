@@ -102,7 +102,7 @@ REMEDIES = {
     "--trace=mpi",
     "rank-unknown": "profile each rank into its own report, named by its rank: {capture}; or show "
     "where the path has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
-    "rows-broken": "export it again: nsys export -t sqlite REPORT.nsys-rep",
+    "rows-broken": "export it again: nsys export -f true -t sqlite REPORT.nsys-rep",
     "steps-found": "annotate the loop: {capture_snippet}; or name the ranges with --iteration "
     "'REGEX'",
     "versions-differ": "capture with one nsys on every node: {capture}, and "

@@ -25,7 +25,7 @@ from rankscope.output.plots.rows import (
 from rankscope.output.plots.style import SMALL, Caption, beside, new_sheet
 from rankscope.output.quantities import milliseconds, percent
 from rankscope.sources.recorders import Record, advice, recorder_of
-from rankscope.util.wording import listed
+from rankscope.util.wording import MOST_LISTED, ranks_text
 
 WIDTH, PANEL = 10.0, 6.4
 """Widths in inches: of the sheet, and of the distributions."""
@@ -166,10 +166,8 @@ def _notes(comparison: Comparison, known: Sequence[int]) -> list[str]:
     unknown = sorted({*comparison.tables.ranks["rank"]} - {*known})
     notes = []
     if unknown:
-        many = "ranks" if len(unknown) > 1 else "rank"
-        notes.append(
-            f"unknown for {many} {listed(unknown)}: no collective matches those of other ranks"
-        )
+        named = ranks_text(unknown, MOST_LISTED)
+        notes.append(f"unknown for {named}: no collective matches those of other ranks")
     if comparison.missing_ranks:
         notes.append("after the first rank with a report: ranks without one may arrive earlier")
     return notes

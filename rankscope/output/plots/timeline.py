@@ -28,7 +28,7 @@ from rankscope.output.plots.style import (
     parts_legend,
     text_width,
 )
-from rankscope.output.quantities import agreeing, counted, milliseconds
+from rankscope.output.quantities import counted, milliseconds
 from rankscope.output.timeline_views import (
     Lane,
     LaneKind,
@@ -38,7 +38,7 @@ from rankscope.output.timeline_views import (
     timeline_lanes,
     who_waits,
 )
-from rankscope.util.wording import listed
+from rankscope.util.wording import MOST_LISTED, ranks_text
 
 NAMES, LANES, PANEL, RIGHT = 1.1, 0.95, 8.1, 0.35
 """Widths in inches: of the rank names, of the lane names at least, of the time axis, and right."""
@@ -165,7 +165,7 @@ def _notes(
     if late is not None and named and late.rank not in named:
         notes.append(
             f"rank {late.rank} may be late because it waited elsewhere: over the run "
-            f"the verdict names {agreeing(len(named), 'rank')} {listed(named)}"
+            f"the verdict names {ranks_text(named, MOST_LISTED)}"
         )
     residual = picture.timeline.ranks["residual_ns"].max()
     if isinstance(residual, int) and residual:

@@ -12,14 +12,12 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.limits import USUAL, Limits
-from rankscope.sources.columns.request import ColumnRequest, Columns
+from rankscope.sources.columns.request import ColumnRequest, Columns, export_again
 from rankscope.sources.columns.text import decoded
 from rankscope.util import meter
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-HINT = "is it complete? export it again: nsys export -t {kind} REPORT.nsys-rep"
 
 
 class FolderColumns(Columns):
@@ -107,9 +105,7 @@ class FolderColumns(Columns):
         return self.path / f"{table}{self.ending}"
 
     def _unreadable(self, file: Path) -> UnreadableReport:
-        return UnreadableReport(
-            f"{file}: is damaged or truncated", hint=HINT.format(kind=self.kind)
-        )
+        return UnreadableReport(f"{file}: is damaged or truncated", hint=export_again(self.kind))
 
 
 def _size(file: Path) -> int:

@@ -10,6 +10,11 @@ import polars as pl
 from rankscope.model.limits import USUAL, Limits
 
 
+def export_again(kind: str) -> str:
+    """The hint for an export of a kind of nsys that cannot be read; nsys keeps existing files."""
+    return f"is it complete? export it again: nsys export -f true -t {kind} REPORT.nsys-rep"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnRequest:
     """Columns of a table, and the rows to read."""

@@ -23,7 +23,7 @@ import polars as pl
 from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import with_series
 from rankscope.model.limits import USUAL, Limits
-from rankscope.sources.columns.request import ColumnRequest, Columns
+from rankscope.sources.columns.request import ColumnRequest, Columns, export_again
 from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.loader import compiled
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
@@ -54,7 +54,7 @@ where m.type = 'table' and l.schema = 'main' and l.type = 'table' and not l.wr
 """
 """The columns of all ordinary tables that have no index."""
 
-HINT = "is it complete? export it again: nsys export -t sqlite REPORT.nsys-rep"
+HINT = export_again("sqlite")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def require(file: Columns, table: str, *columns: str) -> None:
     if not file.has(table, *columns):
         raise UnreadableReport(
             f"{file.path}: its table {table} lacks one of the columns {', '.join(columns)}",
-            hint="export it again: nsys export -t sqlite REPORT.nsys-rep",
+            hint="export it again: nsys export -f true -t sqlite REPORT.nsys-rep",
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rankscope.errors import UnreadableReport, UsageError
+from rankscope.sources.columns.request import export_again
 from rankscope.sources.environment import LOCAL_RANK_VARIABLES, RANK_VARIABLES
 from rankscope.util.atomic_io import unwritable, written_whole
 
@@ -161,7 +162,7 @@ def _blamed(error: sqlite3.Error, report: Path, target: Path) -> Exception:
         return unwritable(target, str(error))
     return UnreadableReport(
         f"{report}: cannot be read as an SQLite export",
-        hint="is it complete? export it again: nsys export -t sqlite REPORT.nsys-rep",
+        hint=export_again("sqlite"),
     )
 
 

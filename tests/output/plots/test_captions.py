@@ -40,7 +40,7 @@ SLOW = replace(
         ),
         (
             replace(SLOW, ranks=(4, 5), hosts=("node1",), period=None, since=12),
-            "Host node1 (ranks 4, 5) needs 30.0 ms more from iteration 12 on, 90 % of it in load",
+            "Host node1 (ranks 4-5) needs 30.0 ms more from iteration 12 on, 90 % of it in load",
         ),
         (inconclusive("too few", "more"), "Inconclusive: too few"),
         (
