@@ -46,10 +46,11 @@ CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")
 """The metrics that `diff` compares."""
 
 ON_ANY_CLOCK = ("iteration", "load")
-"""Those of them that mean the same where one of the runs has no device work in its reports."""
+"""Those of them that mean the same on either clock."""
 
 LEAST_COVERED = 0.1
-"""Share of the capture, from the first iteration on; if iterations cover less, that is said."""
+"""Least share of the capture, from the first iteration on, that iterations cover without a
+warning."""
 
 
 class AnalysisOptions(TypedDict, total=False):
@@ -75,7 +76,7 @@ def options_of(options: AnalysisOptions) -> Options:
     """The options of a comparison; those that are left out have their defaults.
 
     Raises:
-        UsageError: a range that is none.
+        UsageError: an invalid range.
     """
     others: dict[str, Any] = {**options}
     selected = others.pop("iter_range", None)
@@ -118,10 +119,10 @@ class Run:
     def compare(
         self, options: Options | None = None, *, until: Stage = Stage.WHAT_IF
     ) -> Comparison:
-        """The ranks, compared, for everything that is not offered here.
+        """The comparison of the ranks, with results that this class does not offer itself.
 
         Args:
-            options: how to compare; default: as the command line does without options.
+            options: how to compare; None: the defaults of the command line.
             until: the last stage that is needed.
         """
         options = options or Options()
@@ -228,7 +229,7 @@ class Run:
         Args:
             kind: heatmap, phases, timeline, arrivals or why.
             path: the file to write; its ending says which format: PNG, SVG or PDF.
-            metric: what a heat map shows (default work), and what ranks are picked by.
+            metric: that of a heat map (default work), or the one by which ranks are picked.
             iteration: that of a timeline or of `why`; default the worst one.
             ranks: the ranks to show; default: all, or the picked ones in a timeline.
             theme: light or dark.
@@ -285,26 +286,26 @@ def ingest(
 ) -> Run:
     """Read reports into a run's database, and open it.
 
-    A report that is in there already, unchanged and shaped by the same options, is not read
-    again. Nothing is ever removed; a report that fails leaves what was there before.
+    A report that the database contains already, unchanged and read with the same options, is not
+    read again. Nothing is ever removed; if a report cannot be read, its earlier rows remain.
 
     Args:
         paths: files, folders (searched recursively), globs.
         db: the DuckDB file; created if it does not exist.
         iteration: pattern of the names of iteration ranges, `auto` (steps are found from what
             repeats) or `whole` (each capture is one iteration). Default: the known names, else
-            `auto` if it is sure on every rank, else `whole`; a warning says what was taken.
+            `auto` if it is certain on every rank, else `whole`; a warning says which one was used.
         phases: phase → pattern of the names of its ranges.
         collectives: operation (`all_reduce`, say) → pattern of the names of its kernels.
         rank_pattern: pattern on the report's path, with a group `rank`; or with groups `rank1`,
             `rank2`, …; `rank1` counts slowest.
         jobs: worker processes; default: the cores this process may use.
-        scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
-            it reads the reports instead.
+        scheduler: address or scheduler file of a Dask cluster that reads the reports instead of
+            local processes; its workers must see the same files.
         on_error: `fail`, or `skip` to leave bad reports out and list them.
-        rebuild: start the database over; the old one stays until the new one is done.
+        rebuild: replace the database; the old one remains until the new one is complete.
         ranks: only these ranks; the reports of others are neither exported nor read.
-        run: the number of the run, if the reports are of several, as the error lists them.
+        run: the number of the run, if the reports are of several runs; the error lists them.
         label: what the run is, for example a commit; `diff` names it.
         started: called with the reports that will be read.
         progress: called after each of them.
@@ -352,8 +353,8 @@ def open_run(db: str | Path = DEFAULT_DB, *, patience_s: float = PATIENCE_S) -> 
 def reading(db: str | Path, *, patience_s: float = PATIENCE_S) -> Iterator[Run]:
     """As `open_run`; within it, the database stays open.
 
-    So all answers are of one state, whoever ingests meanwhile: one who adds to the database waits
-    for the end, one who rebuilds it puts another file in its place.
+    All answers then come from one state of the database. Another process that adds to it waits
+    meanwhile, and one that rebuilds it puts another file in its place.
     """
     path = Path(db)
     with opened(path, patience_s) as (database, state):
@@ -375,7 +376,7 @@ def diff_of(
     metrics: list[str] | None = None,
     until: Stage = Stage.TABLE,
 ) -> tuple[RunDiff, Comparison, Comparison]:
-    """The changes from one or several runs to another, and two comparisons, on the same clock.
+    """The changes from one or several runs to another, and the comparisons of two of them.
 
     Args:
         before: the one run, or those of a baseline.
@@ -428,7 +429,7 @@ def _clock_problem(clocks: list[str]) -> Iterator[RunWarning]:
 def _coverage_problems(timed: list[Comparison]) -> Iterator[RunWarning]:
     """Warnings about runs whose iterations end long before the capture does.
 
-    What comes before the first iteration is the start of the job, which every capture has.
+    The time before the first iteration is the start of the job, which every capture has.
     """
     for name, comparison in (("before", timed[-2]), ("after", timed[-1])):
         ends = comparison.tables.ranks.select("rank", "path").join(
@@ -451,7 +452,7 @@ def _coverage_problems(timed: list[Comparison]) -> Iterator[RunWarning]:
 
 
 def _start(run: Run) -> int:
-    """When a run began, UTC in ns; 0 where that is unknown."""
+    """The start of a run, UTC in ns; 0 if unknown."""
     start = run.tables.reports["utc_start_ns"].min()
     return start if isinstance(start, int) else 0
 
@@ -465,9 +466,9 @@ def diff(
     """Which ranks and phases got better or worse from one database to the other, beyond noise.
 
     Args:
-        before: database of the one run; or those of at least three runs, whose mean is compared
-            and between which the noise is measured.
-        after: that of the other.
+        before: the database of the one run; or those of at least three runs, whose mean is
+            compared, and whose differences are the noise.
+        after: the database of the other run.
         metrics: names; None for iteration, work, phases and waits.
         options: how to compare the ranks of each.
 

@@ -57,8 +57,8 @@ class RunDiff:
     """The answer to `rankscope diff`.
 
     `is_same`: both are one run. `is_judged`: the runs are of one job and long enough, so that
-    changes can be certain. `clock`: that of the numbers. `baseline`: the databases of the runs
-    before and their labels, by start time, where those are several.
+    changes can be certain. `clock`: that of the numbers. `baseline`: databases and labels of the
+    runs of a baseline, by start time.
     """
 
     metrics: tuple[Change, ...]
@@ -85,8 +85,8 @@ def diff_runs(
 ) -> RunDiff:
     """The changes from one run, or from the mean of several, to another run.
 
-    Ranks are matched by number; those that not all runs have are left out, with a warning. Between
-    runs that look like different jobs the numbers are given, but no change is certain.
+    Ranks are matched by number; a rank that a run lacks is left out, with a warning. Between runs
+    that look like different jobs the numbers are given, but no change is certain.
 
     Args:
         before: `Comparison.rows` of one run, or of at least `LEAST_BASELINE`: rank, iteration,
@@ -227,14 +227,14 @@ def _sentence(whole: Change, single: list[Change]) -> str:
 def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
     """Ranks whose metric moved, in words: `ranks 0-3 backward up to 1.20 ms, rank 1 load 0.31 ms`.
 
-    Their own phases and transfers, if these moved: what else moves follows from them, and a rank
+    Phases and transfers are named if any of them moved: other changes follow from them, and a rank
     that waits longer for others is no worse.
 
     Args:
-        moved: what moved in one direction.
-        waits: rank → how much longer it waits for others.
+        moved: changes in one direction.
+        waits: rank → the change of its waiting for others, ns.
     """
-    own = [
+    causing = [
         each
         for each in moved
         if METRICS[each.metric].needs in (Need.LOADING, Need.PHASES)
@@ -242,16 +242,16 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
         and abs(waits.get(each.rank, 0.0)) < HALF * abs(_amount(each)))
     ]  # fmt: skip
     most: dict[str, float] = {}
-    alike: dict[tuple[str, bool], list[Change]] = {}
-    for each in sorted(own or moved, key=largest_first):
+    groups: dict[tuple[str, bool], list[Change]] = {}
+    for each in sorted(causing or moved, key=largest_first):
         if each.metric not in ("iteration", "work"):
             size = abs(_amount(each))
             is_large = size >= HALF * most.setdefault(each.metric, size)
-            alike.setdefault((each.metric, is_large), []).append(each)
+            groups.setdefault((each.metric, is_large), []).append(each)
     named = [
         f"{ranks_text(each.rank for each in changes if each.rank is not None)} {metric} "
         f"{'up to ' * (len(changes) > 1)}{amount(_amount(changes[0]), METRICS[metric].unit)}"
-        for (metric, _), changes in alike.items()
+        for (metric, _), changes in groups.items()
     ]
     more = f" and {counted(len(named) - MOST_METRICS, 'more change')}" * (len(named) > MOST_METRICS)
     return ", ".join(named[:MOST_METRICS]) + more

@@ -1,4 +1,4 @@
-"""How far scores differ between two runs of the same job by chance."""
+"""The noise of scores: their differences between two runs of the same job by chance."""
 
 from functools import lru_cache
 
@@ -11,10 +11,10 @@ from rankscope.util.robust import FEW_RANKS
 Values = NDArray[np.float64]
 
 BLOCK = 5
-"""Neighbouring iterations are drawn together: speeds wander slowly."""
+"""Neighbouring iterations that are drawn together, because speeds wander slowly."""
 
 RESAMPLES = 200
-"""Enough for a standard deviation: it errs by 5 %."""
+"""Resamples for a standard deviation, which then errs by 5 %."""
 
 FAR_OUT = 3.0
 """Standard deviations at which the difference of a rank's halves is cut."""
@@ -32,10 +32,10 @@ def score(values: Values, statistic: str) -> Values:
 
 
 def wander(values: Values, statistic: str) -> Values:
-    """How much the score of the second half of a run differs from that of the first.
+    """The score of the second half of a run less that of the first.
 
-    A speed that walks at random moves as far between the halves as its mean does between runs,
-    and independent noise twice as far: resampling within a run is blind to the former.
+    A speed that walks at random moves as far between the halves as its mean does between runs, and
+    independent noise twice as far. Resampling within a run does not see the former.
     """
     if values.shape[-1] < 2:
         return np.zeros(values.shape[:-1])
@@ -44,9 +44,9 @@ def wander(values: Values, statistic: str) -> Values:
 
 
 def sampling(values: Values, statistic: str) -> Values:
-    """Standard error of each row's score, by drawing other blocks of the run (block bootstrap).
+    """Standard error of each row's score, by block bootstrap.
 
-    It sees what halves may miss: rare iterations that take much longer.
+    It includes rare iterations that take much longer, which the halves of a run may miss.
     """
     count = values.shape[-1]
     block = min(BLOCK, count)
@@ -61,7 +61,7 @@ def sampling(values: Values, statistic: str) -> Values:
 def spread(values: Values) -> float:
     """Standard deviation of the closer half of some values; 0 for few.
 
-    Up to half of the ranks may really have changed: those are not what equal ranks do by chance.
+    Up to half of the ranks may really have changed, which is no chance.
     """
     known = np.sort(values[~np.isnan(values)])
     if len(known) < FEW_RANKS:
@@ -73,8 +73,8 @@ def spread(values: Values) -> float:
 def pooled(runs: tuple[Values, Values], statistic: str) -> float:
     """Standard deviation of the score of one rank from run to run, by chance.
 
-    Of all ranks together, as one rank's two halves tell little: each rank of each run is a
-    degree of freedom.
+    It is that of all ranks together, as one rank's two halves tell little: each rank of each run is
+    a degree of freedom.
 
     Args:
         runs: two, of shape (ranks, iterations); nan where unknown.
@@ -102,7 +102,7 @@ def weight_of_slowest(work: Values) -> float:
 
 @lru_cache
 def quantile(share: float, freedom: int) -> float:
-    """Student's t: what lies above this share of it, at these degrees of freedom."""
+    """The quantile of Student's t at a share, with these degrees of freedom."""
     # Of t = sqrt(freedom) * tan(angle), the angle's density is cos(angle) ** (freedom - 1).
     angle = np.linspace(-np.pi / 2, np.pi / 2, 200_001)
     below = np.cumsum(np.cos(angle) ** (freedom - 1))

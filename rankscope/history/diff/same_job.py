@@ -8,20 +8,20 @@ from rankscope.store.tables import RunTables
 from rankscope.util.wording import counted
 
 TIMES_AS_LONG = 5.0
-"""No change of a job makes its iterations so much longer or shorter."""
+"""Ratio of the lengths of iterations that no change of a job causes."""
 
 LEAST_SHARED = 0.1
-"""Share of either run's time in kernels that the other has, too, under one name."""
+"""Least share of a run's kernel time in kernels whose names the other run has, too."""
 
 
 def differences(
     before: RunTables, after: RunTables, old: pl.DataFrame, new: pl.DataFrame
 ) -> tuple[str, ...]:
-    """In what two runs differ that runs of one job hardly ever do, in words; each may be chance.
+    """Signs that two runs are of different jobs, in words; a single one may be chance.
 
     Args:
-        old: the selected rows of the one: rank, `<metric>_ns`.
-        new: those of the other.
+        before, after: the tables of the runs.
+        old, new: their selected rows: rank, `<metric>_ns`.
     """
     signs = (_sizes(before, after), _lengths(old, new), _phases(old, new), _kernels(before, after))
     return tuple(sign for sign in signs if sign is not None)

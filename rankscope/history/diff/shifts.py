@@ -1,4 +1,4 @@
-"""How metrics differ between runs, and how far they differ by chance. See METHOD.md#diff."""
+"""Changes of metrics between runs, and their noise. See METHOD.md#diff."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rankscope.model.metrics import METRICS, column_of
 class Change:
     """A metric before and after; `low` and `high` bound its relative change.
 
-    The bounds hold for all that is compared at once with the certainty of 1 - `FALSE_ALARM`; they
-    are None where nothing varies, too. `certain`: they do not include 0, and the change is at
-    least `LEAST_CHANGE`. The values are in the metric's unit.
+    The bounds hold for all changes at once with a probability of 1 - `FALSE_ALARM`; they are None
+    where the change is, or where nothing varies. `certain`: they do not include 0, and the change
+    is at least `LEAST_CHANGE`. The values are in the metric's unit.
     """
 
     metric: str
     rank: int | None  # None: the mean over ranks
     before_ns: float | None  # an integer, except of a metric whose values are not
     after_ns: float | None
-    change: float | None  # after / before - 1; as its bounds null where there was nothing before
+    change: float | None  # after / before - 1; None, as its bounds, where `before_ns` is 0
     low: float | None
     high: float | None
     certain: bool
@@ -56,10 +56,10 @@ class Shift:
         return _change(metric, None, before, after, self.common, self.common_freedom, false_alarm)
 
     def in_step(self, noise_ns: float | None) -> Shift:
-        """The same for a quantity that all ranks share: many ranks tell no more than one.
+        """The shift of a quantity that all ranks share, so that many tell no more than one.
 
         Args:
-            noise_ns: its least noise, from what each rank has of its own.
+            noise_ns: its least noise, from the work of each rank; None: unknown.
         """
         if noise_ns is None:
             return replace(self, freedom=2, common_freedom=2)
@@ -72,7 +72,7 @@ def shift(runs: tuple[Values, Values], statistic: str) -> Shift:
     """The change of one metric, of shape (ranks, iterations) in each run; nan is unknown."""
     before, after = (noise.score(values, statistic) for values in runs)
     chance = max(noise.pooled(runs, statistic), noise.spread(after - before))
-    own = np.hypot(*(noise.sampling(values, statistic) for values in runs))
+    sampling_error = np.hypot(*(noise.sampling(values, statistic) for values in runs))
     means = [values.mean(axis=0) for values in runs]
     together = (
         float(np.hypot(*(function(values, statistic) for values in means)))
@@ -83,7 +83,7 @@ def shift(runs: tuple[Values, Values], statistic: str) -> Shift:
     return Shift(
         before,
         after,
-        np.maximum(chance, own),
+        np.maximum(chance, sampling_error),
         max(independent, *together),
         freedom,
         freedom,
@@ -93,8 +93,8 @@ def shift(runs: tuple[Values, Values], statistic: str) -> Shift:
 def shift_from_baseline(runs: Sequence[Values], after: Values, statistic: str) -> Shift:
     """The change of one metric from the mean of several runs, with the noise between those.
 
-    What all ranks of a run have in common varies with `len(runs) - 1` degrees of freedom, and what
-    a rank has beyond that with as many for each rank. One more run differs from their mean by
+    The mean over the ranks of a run varies with `len(runs) - 1` degrees of freedom, and a rank's
+    difference from it with as many for each rank. One more run differs from the mean of `runs` by
     sqrt(1 + 1 / len(runs)) of either.
 
     Args:
@@ -103,10 +103,10 @@ def shift_from_baseline(runs: Sequence[Values], after: Values, statistic: str) -
     scores = np.stack([noise.score(values, statistic) for values in runs])
     count, ranks = scores.shape
     common = scores.mean(axis=1)
-    own = scores - common[:, None]
+    deviations = scores - common[:, None]
     factor = 1 + 1 / count
     of_all = float(common.var(ddof=1)) * factor
-    of_each = float((own - own.mean(axis=0)).var() * count / (count - 1)) * factor
+    of_each = float((deviations - deviations.mean(axis=0)).var() * count / (count - 1)) * factor
     fewer, many = count - 1, (count - 1) * max(ranks - 1, 1)
     both = of_all + of_each
     # Welch and Satterthwaite: degrees of freedom of a sum of variances
@@ -132,7 +132,7 @@ def noise_of_slowest(work: tuple[Values, Values], statistic: str) -> float | Non
 
 
 def values_of(frame: pl.DataFrame, ranks: list[int], names: list[str]) -> dict[str, Values]:
-    """Per metric an array of shape (ranks, iterations); what is unknown is nan."""
+    """Metric → an array of shape (ranks, iterations), in which nan is unknown."""
     rows = frame.filter(pl.col("rank").is_in(ranks)).sort("rank", "iteration")
     shape = len(ranks), rows["iteration"].n_unique()
     return {

@@ -1,4 +1,4 @@
-"""The evidence of many databases; of each no more is read than is needed."""
+"""The evidence of many databases; of each only the needed tables are read."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -22,17 +22,17 @@ from rankscope.store.tables import RunTables
 from rankscope.util.wording import agreeing, and_more, counted
 
 THREADS = 4
-"""Databases that are open at the same time: a part of the work is waiting for files."""
+"""Databases that are open at the same time, since part of the work is waiting for files."""
 
 NAMED = 3
-"""At most this many databases are named in a warning."""
+"""Most databases that a warning names."""
 
 log = logging.getLogger("rankscope.history.fleet")
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """RUNS and EVIDENCE of many runs, and what is to be known about them."""
+    """RUNS and EVIDENCE of many runs, and warnings about them."""
 
     runs: pl.DataFrame
     evidence: pl.DataFrame
@@ -64,7 +64,7 @@ def databases(texts: Sequence[str]) -> list[Path]:
 
 
 def collect(paths: Sequence[Path]) -> Collected:
-    """The evidence of databases; what cannot be read is left out with a warning.
+    """The evidence of databases; one that cannot be read is left out, with a warning.
 
     Raises:
         DatabaseError, ReportError: none can be read.
@@ -87,13 +87,13 @@ def merged(
     """Runs in the order of their starts, each once.
 
     Args:
-        runs: RUNS; several rows may be of one run.
-        ranks: EVIDENCE of them; where a run is there twice, so are its rows.
+        runs: RUNS; a run may have several rows.
+        ranks: EVIDENCE of them; a run with several rows has its evidence as often.
     """
-    own = [*problems]
+    warnings = [*problems]
     several = runs.height - runs["run"].n_unique()
     if several:
-        own.append(
+        warnings.append(
             RunWarning(
                 "same-run",
                 f"{counted(several, 'database')} {agreeing(several, 'holds', 'hold')} runs that "
@@ -104,20 +104,20 @@ def merged(
     ranks = ranks.unique(["run", "rank"], keep="first", maintain_order=True)
     unknown = runs.filter(pl.col("start_ns").is_null()).height
     if unknown:
-        own.append(
+        warnings.append(
             RunWarning(
                 "start-unknown",
                 f"{counted(unknown, 'run')} {agreeing(unknown, 'does', 'do')} not say when "
                 f"{agreeing(unknown, 'it', 'they')} began: no trend",
             )
         )
-    # The same order whatever came first: sums of the same numbers in another order differ.
+    # One order, whatever came first: sums of the same numbers differ by their order.
     in_time = runs.sort("start_ns", "run", nulls_last=True)
-    return Collected(in_time, ranks.sort("run", "rank"), tuple(own))
+    return Collected(in_time, ranks.sort("run", "rank"), tuple(warnings))
 
 
 def evidence_of(path: Path) -> RunEvidence:
-    """The evidence of one database: its cached verdict, or the ranks are compared.
+    """The evidence of one database, by its cached verdict; without one the ranks are compared.
 
     Raises:
         DatabaseError: missing, locked, damaged, or of another version.
@@ -158,7 +158,7 @@ def _left_out(failed: list[tuple[Path, RankscopeError]]) -> RunWarning:
 
 
 def add_to_ledger(path: Path, collected: Collected) -> None:
-    """Put the evidence of runs into a ledger, in place of what it had of the same runs.
+    """Write the evidence of runs to a ledger, in place of that of the same runs.
 
     Raises:
         DatabaseError: it cannot be written, or is no ledger.

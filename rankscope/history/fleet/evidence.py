@@ -23,7 +23,7 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
 
 NO_GUILT = frozenset((VerdictKind.BALANCED, VerdictKind.ROTATING, VerdictKind.STRUCTURAL))
-"""Classes of verdicts that hold nothing against the ranks they name."""
+"""Classes of verdicts that are no accusation of the ranks they name."""
 
 OF_RUN = Column(TEXT, "The same for every copy of the database")
 
@@ -105,32 +105,34 @@ def evidence(
     """Evidence of a run for and against its hardware.
 
     Args:
-        reports, ranks: these tables of it.
-        verdict: of all its selected iterations.
+        reports, ranks: the tables of these names.
+        verdict: that of all selected iterations.
         roles: rank → role.
-        iterations: how many were compared.
-        blind_ranks: whose work is unknown.
+        iterations: number of compared iterations.
+        blind_ranks: ranks whose work is unknown.
     """
     key = run_key(reports, ranks)
     table = _identified(ranks.sort("rank"))
-    who: list[int] = table["rank"].to_list()
-    role_of = [roles.get(rank, "") for rank in who]
+    order: list[int] = table["rank"].to_list()
+    role_of = [roles.get(rank, "") for rank in order]
     judged = verdict.kind is not VerdictKind.INCONCLUSIVE
     blind = {*blind_ranks}
-    seeing = [role for rank, role in zip(who, role_of, strict=True) if rank not in blind]
+    seeing = [role for rank, role in zip(order, role_of, strict=True) if rank not in blind]
     exposure = [
         iterations if judged and rank not in blind and seeing.count(role) > 1 else 0
-        for rank, role in zip(who, role_of, strict=True)
+        for rank, role in zip(order, role_of, strict=True)
     ]
     accusations = _accusations(verdict) if judged else []
-    against = {rank: [each for each in accusations if rank in each.ranks] for rank in who}
-    guilty = [len({number for each in against[rank] for number in each.iterations}) for rank in who]
+    against = {rank: [each for each in accusations if rank in each.ranks] for rank in order}
+    guilty = [
+        len({number for each in against[rank] for number in each.iterations}) for rank in order
+    ]
     cost = [
-        sum(each.gain_ns / len(each.ranks) for each in against[rank]) * len(who) for rank in who
+        sum(each.gain_ns / len(each.ranks) for each in against[rank]) * len(order) for rank in order
     ]
     cause = [
         max(against[rank], key=lambda each: each.gain_ns).cause if against[rank] else None
-        for rank in who
+        for rank in order
     ]
     frame = table.with_columns(
         pl.lit(key).alias("run"),
@@ -145,7 +147,7 @@ def evidence(
         "run": key,
         "db": db,
         "start_ns": reports["utc_start_ns"].min(),
-        "ranks": len(who),
+        "ranks": len(order),
         "world_size": ranks["world_size"].max(),
         "iterations": iterations,
         "verdict": verdict.kind.value,
@@ -158,7 +160,7 @@ def evidence(
 def run_key(reports: pl.DataFrame, ranks: pl.DataFrame) -> str:
     """A text that is the same for all copies of a run's database, and for no other run.
 
-    It is made of the report of the lowest rank: more reports may come in later.
+    It is a hash of facts about the report of the lowest rank, since more reports may come in later.
     """
     lowest = ranks.sort("rank").head(1)
     known = ("kind", "bytes", "host", "utc_start_ns", "duration_ns", "events")
@@ -186,10 +188,10 @@ def _identified(ranks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _accusations(verdict: Verdict) -> list[_Accusation]:
-    """Who is held to be slow by a verdict; given work is no guilt."""
-    said: tuple[Verdict | Also, ...] = (verdict, *verdict.also)
+    """The accusations in a verdict; more work by design is no guilt."""
+    findings: tuple[Verdict | Also, ...] = (verdict, *verdict.also)
     return [
         _Accusation(each.ranks, each.iterations, each.gain_ns, each.cause)
-        for each in said
+        for each in findings
         if each.kind not in NO_GUILT and each.ranks and each.gain_ns is not None
     ]

@@ -192,7 +192,7 @@ SUSPECTS_ONLY = ("trend", "since_ns", "follows")
 
 
 def _confined(rows: pl.DataFrame, suspects: tuple[Suspect, ...]) -> int | None:
-    """The rank that the first suspect always was, where no other hardware ever was it."""
+    """The rank of the first suspect in all runs, if hardly any other hardware had that rank."""
     if not suspects:
         return None
     first = suspects[0]

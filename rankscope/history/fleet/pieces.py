@@ -22,8 +22,8 @@ APPEARANCES = pl.Schema(
 )
 """A row per piece and run in which it was compared.
 
-Kinds `slot` and `rank` are no hardware to swap. They are there to tell whether guilt stays where a
-GPU was, and whether it goes with the work of a rank, whatever it runs on.
+Kinds `slot` and `rank` are no hardware to swap. They show whether guilt stays where a GPU was, and
+whether it follows the work of a rank, whatever the rank runs on.
 """
 
 
@@ -81,7 +81,7 @@ def _hosts(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _adapters(rows: pl.DataFrame) -> pl.DataFrame:
-    """Network adapters that were in more than one host: the others are their host."""
+    """Network adapters that were in more than one host; others are judged as their host."""
     split = (
         rows.drop_nulls(["adapters", "host"])
         .with_columns(id=pl.col("adapters").str.split(" "))
@@ -97,7 +97,7 @@ def _adapters(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_several(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Pieces that ranks share: guilty if any of them is, compared with those that do the same."""
+    """Pieces that several ranks share: guilty if any of them is, compared within their roles."""
     together = rows.group_by("run", "order", "id", maintain_order=True).agg(
         pl.col("host").first(),
         pl.col("accused").any().alias("guilty"),

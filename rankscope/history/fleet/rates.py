@@ -14,13 +14,13 @@ LEAST_RUNS, MOST_RUNS = 1.0, 200.0
 """Weight of the prior, in runs: at least and at most."""
 
 LEAST_RATE = 1e-3
-"""A fleet without any guilt still has this rate as its prior."""
+"""Least rate of the prior, also for a fleet without any guilt."""
 
 COVERED = 0.95
 """Probability that the interval holds the rate."""
 
 STEPS, TERMS = 60, 300
-"""Halvings that find a quantile, and terms of the continued fraction."""
+"""Bisection steps of a quantile, and most terms of the continued fraction."""
 
 
 def prior(guilt: Floats, runs: Floats) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def shrunken(guilt: Floats, runs: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def quantile(a: Floats, b: Floats, probability: float) -> Floats:
-    """Where the beta distribution with parameters `a` and `b` has a cumulative probability."""
+    """The quantile of the beta distribution with parameters `a` and `b`."""
     low, high = np.zeros(len(a)), np.ones(len(a))
     for _ in range(STEPS):
         middle = (low + high) / 2

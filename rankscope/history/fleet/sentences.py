@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rankscope.util.wording import and_more, counted
 
 NAMED = 3
-"""At most this many suspects are named in the sentence."""
+"""Most suspects that the sentence names."""
 
 NS_PER_HOUR = 3_600 * 10**9
 
@@ -35,7 +35,7 @@ class Suspect:
 
 
 def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]) -> str:
-    """The answer."""
+    """The answer in words."""
     names = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
     hardware = ", ".join(
         counted(pieces[kind], name) for kind, name in names.items() if kind in pieces
@@ -95,7 +95,7 @@ def next_step(suspects: tuple[Suspect, ...], runs: int, confined: int | None) ->
     """The next step.
 
     Args:
-        confined: the rank that the first suspect always was, and no other hardware.
+        confined: the rank that the first suspect always had, and hardly any other hardware.
     """
     if not suspects:
         return (

@@ -1,4 +1,4 @@
-"""Which pieces of hardware are suspect, and what their guilt follows. See METHOD.md#fleet."""
+"""The suspects among pieces of hardware. See METHOD.md#fleet."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ CLOSE = 1e-9
 """Relative difference below which two probabilities are the same."""
 
 LARGEST_P = 0.05
-"""Probabilities above this are not corrected: they are no evidence for anything."""
+"""Largest probability that is corrected; a larger one is no evidence."""
 
 
 def tails(piece: Index, probability: Floats, pieces: int, most: int) -> Floats:
-    """The probability of each piece to be guilty in at least 0, 1, …, `most` + 1 runs.
+    """The probability that chance makes each piece guilty in at least 0, 1, …, `most` + 1 runs.
 
     The number of guilty runs is a sum of independent draws with different probabilities. Its
     distribution is summed up run by run; the last count absorbs all larger ones, so that small
@@ -27,8 +27,8 @@ def tails(piece: Index, probability: Floats, pieces: int, most: int) -> Floats:
     Args:
         piece: number of the piece, of each piece and run.
         probability: that chance makes the piece guilty in the run.
-        pieces: how many there are.
-        most: largest count that matters.
+        pieces: number of pieces.
+        most: largest count of interest.
 
     Returns:
         shape (pieces, most + 2).
@@ -39,13 +39,13 @@ def tails(piece: Index, probability: Floats, pieces: int, most: int) -> Floats:
     counts = np.zeros((pieces, most + 2))
     counts[:, 0] = 1.0
     for step in range(int(place.max(initial=-1)) + 1):
-        now = place == step
-        who, hit = piece[now], probability[now][:, None]
-        before = counts[who]
-        after = before * (1 - hit)
-        after[:, 1:] += before[:, :-1] * hit
-        after[:, -1] += before[:, -1] * hit[:, 0]
-        counts[who] = after
+        in_step = place == step
+        pieces_of_step, chance = piece[in_step], probability[in_step][:, None]
+        before = counts[pieces_of_step]
+        after = before * (1 - chance)
+        after[:, 1:] += before[:, :-1] * chance
+        after[:, -1] += before[:, -1] * chance[:, 0]
+        counts[pieces_of_step] = after
     return np.asarray(np.minimum(counts[:, ::-1].cumsum(axis=1)[:, ::-1], 1.0))
 
 
@@ -57,16 +57,16 @@ def corrected(tail: Floats, guilty: Index) -> Floats:
     pieces: many of them were in too few runs to look bad at all.
 
     Args:
-        tail: what `tails` gave.
+        tail: the result of `tails`.
         guilty: number of guilty runs of each piece.
     """
-    own = tail[np.arange(len(tail)), guilty]
+    odds = tail[np.arange(len(tail)), guilty]
     result = np.ones(len(tail))
-    for limit in np.unique(own[own <= LARGEST_P]):
+    for limit in np.unique(odds[odds <= LARGEST_P]):
         reached = np.where(tail <= limit * (1 + CLOSE), tail, 0.0).max(axis=1)
         # A count beyond the last one may come closer to the limit than any that was computed.
         beyond = np.minimum(tail[:, -1], limit)
-        result[own == limit] = min(1.0, float(np.maximum(reached, beyond).sum()))
+        result[odds == limit] = min(1.0, float(np.maximum(reached, beyond).sum()))
     return result
 
 
@@ -74,16 +74,16 @@ LEAST_GUILTY = 3
 """Runs in which a piece must be guilty before it is suspect."""
 
 LARGEST_CHANCE = 0.01
-"""Corrected probability up to which guilt is no chance."""
+"""Largest corrected probability of guilt that is not by chance."""
 
 OWN_CHANCE = 0.05
-"""Probability up to which a GPU is guilty beyond the other GPUs of its host."""
+"""Largest probability with which a GPU is guilty beyond the other GPUs of its host."""
 
 SLOT = pl.col("host") + " " + pl.col("slot")
 """The id of the slot that a GPU is in."""
 
 LEAST_OTHERS = 3
-"""Runs on other hardware that say how often a rank is guilty wherever it runs."""
+"""Least runs on other hardware that show how often a rank is guilty wherever it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def judged(appearances: pl.DataFrame) -> Judged:
         for each in likely.filter(kind="slot")["id"]
         if _slot_beyond_gpus(each, appearances, odds)
     ]
-    # GPUs are not guilty of what their slots explain.
+    # Guilt that a slot explains is not that of the GPUs in it.
     in_slots = (pl.col("kind") == "gpu") & SLOT.is_in(slots).fill_null(False)
     outside_slots = _beyond_chance(_odds(tested.with_columns(guilty=pl.col("guilty") & ~in_slots)))
     gpus = [
@@ -152,15 +152,15 @@ def _odds(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _beyond_chance(odds: pl.DataFrame) -> pl.DataFrame:
-    """The pieces that are guilty often enough, and more often than chance makes anybody."""
+    """The pieces that are guilty in enough runs, and beyond chance."""
     return odds.filter((pl.col("guilty") >= LEAST_GUILTY) & (pl.col("p") <= LARGEST_CHANCE))
 
 
 def _without_work_of_ranks(rows: pl.DataFrame) -> pl.DataFrame:
-    """The chance of hardware at least as large as that of its rank on other hardware.
+    """The rows, with the chance of hardware at least the rate of its rank's guilt elsewhere.
 
     Rank 0 often has more to do than the others. If a rank is guilty beyond chance wherever it runs,
-    its guilt says nothing about the hardware it runs on.
+    its guilt says nothing about its hardware.
     """
     ranks = rows.filter(kind="rank")
     odds = _beyond_chance(_odds(ranks))
@@ -197,10 +197,10 @@ def _changed_slots(rows: pl.DataFrame) -> pl.Series:
 
 def _slot_beyond_gpus(slot: str, rows: pl.DataFrame, odds: pl.DataFrame) -> bool:
     """Whether guilt stayed in a slot, rather than with one of the GPUs that were in it."""
-    [own] = odds.filter(kind="slot", id=slot)["p"]
+    [slot_odds] = odds.filter(kind="slot", id=slot)["p"]
     in_slot = rows.filter(kind="gpu").filter(slot == SLOT)
     rivals = odds.filter(kind="gpu").filter(pl.col("id").is_in(in_slot["id"].implode()))
-    return bool(own < (rivals["p"].min() or 0.0)) if rivals.height else True
+    return bool(slot_odds < (rivals["p"].min() or 0.0)) if rivals.height else True
 
 
 def _beyond_host(gpu: str, rows: pl.DataFrame) -> bool:
@@ -244,7 +244,7 @@ def _beyond_hosts(adapter: str, rows: pl.DataFrame) -> bool:
 def _explained(
     rows: pl.DataFrame, gpus: Collection[str], slots: Collection[str], adapters: Collection[str]
 ) -> pl.DataFrame:
-    """Appearances of hardware in which hosts are not guilty of what other suspects explain."""
+    """Appearances of hardware, without the guilt of hosts that other suspects explain."""
     slot = SLOT.is_in([*slots]).fill_null(False)
     culprits = rows.filter(pl.col("kind") == "gpu", "guilty").filter(
         pl.col("id").is_in([*gpus]) | slot

@@ -9,7 +9,7 @@ LEAST_RUNS = 5
 """Fewest runs for a trend."""
 
 LARGEST_CHANCE = 0.01
-"""Largest probability of a trend that chance makes."""
+"""Largest probability with which chance causes a trend."""
 
 LEAST_BEFORE = 3
 """Fewest innocent runs before the first guilty one for guilt to have a beginning."""
@@ -43,7 +43,7 @@ def trend(own: pl.DataFrame) -> str | None:
 
 
 def since(own: pl.DataFrame, starts: dict[str, int | None]) -> int | None:
-    """When the first guilty run began; None where it was guilty nearly from the beginning.
+    """The start of the first guilty run; None for a piece that was guilty nearly from the start.
 
     Args:
         own: APPEARANCES of one piece, in the order of time.
@@ -55,7 +55,7 @@ def since(own: pl.DataFrame, starts: dict[str, int | None]) -> int | None:
 
 
 def follows(own: pl.DataFrame, rows: pl.DataFrame) -> str | None:
-    """`card` where guilt moved with a card, `slot` where it stayed; None where nothing moved.
+    """`card` if guilt moved with a card, `slot` if it stayed in the slot; None if nothing moved.
 
     Args:
         own: APPEARANCES of a suspect.
