@@ -259,6 +259,8 @@ def undecided(judged: Judgement) -> Verdict | None:
         f"{bound}{ms(gain)}, {percent(gain / total)} of the time, but chance alone {does}",
         f"capture more iterations: about {settles} iterations would settle it"
         if settles
+        else "capture more iterations"
+        if inputs.story.count <= FEW
         else "compare the reports: rankscope pick-reports; more iterations may not settle it",
     )
     return replace(verdict, leading=_leading(judged, ranks, gain, lead), settles=settles or None)

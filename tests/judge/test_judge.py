@@ -322,6 +322,14 @@ def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     assert leading > {whole.lead.ranks}  # others lead where it is not late
 
 
+@pytest.mark.parametrize(("count", "more"), [(1, "capture more"), (COUNT, "compare the reports")])
+def test_of_a_short_run_more_iterations_are_needed(count: int, more: str) -> None:
+    given = inputs_of(
+        wide_of([(rank, 0, 20.0 * (rank == 3)) for rank in range(RANKS)]), run=SUMMARY
+    )
+    assert judge(replace(given, whole=Story(0.03, (), None, count))).next.startswith(more)
+
+
 def test_who_leads_in_a_step_is_not_listed_again() -> None:
     """A fact of the run, where another rank is nearly as slow."""
     rows = [(rank, 0, {3: 20.0, 4: 12.0}.get(rank, 0.0)) for rank in range(RANKS)]
