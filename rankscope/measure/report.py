@@ -220,6 +220,14 @@ def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
             (0,),
         )
     yield from [
+        RunWarning(
+            "pattern-unused", f"no range fits --phase {row.means}='{row.patterns[0]}'", ranks
+        )
+        for row in report.chosen.words.rows
+        if row.is_own and row.means != "iteration"
+        if not report.chosen.named.signatures.select(row.fits().fill_null(False).any()).item()
+    ]
+    yield from [
         _steps_found(report.chosen.steps[process], each.rank)
         for process, each in report.identities.items()
         if report.chosen.steps

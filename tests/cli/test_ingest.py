@@ -90,6 +90,13 @@ def test_the_environment_names_the_database(
     cli("imbalance", "--db", tmp_path / "other.duckdb").refused(4, "other.duckdb")
 
 
+def test_a_pattern_that_fits_nothing_is_reported(cli: Cli, reports: list[Path]) -> None:
+    said = ("--phase", "load=^fetch$", "--phase", "forward=^forward$")
+    result = cli("ingest", *reports, *said)
+    assert "ranks 0-3: no range fits --phase load='^fetch$'" in result.err
+    assert "--phase forward" not in result.err
+
+
 @pytest.mark.slow
 def test_phases_may_be_said_in_parts(cli: Cli, reports: list[Path]) -> None:
     said = ("--phase", "optimizer=^backward$", "--phase", "optimizer=^forward$")

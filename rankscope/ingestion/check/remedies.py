@@ -23,6 +23,7 @@ OF_ANY = {
     "measured-before": "ingest the reports again with this rankscope",
     "not-aligned": "ingest the reports of all ranks, with the communication recorded on each",
     "nothing-to-compare": "record the same steps on every rank, or give another --iter-range",
+    "pattern-unused": "correct the pattern, or nothing if only other ranks have such ranges",
     "phases-recur": "nothing to do; an iteration per batch gives exact gains: --iteration REGEX",
     "options-differ": "ingest all reports again with the same options",
     "part-unread": "export the report again where names are missing; communicators of NCCL are "
