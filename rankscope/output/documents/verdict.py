@@ -71,8 +71,8 @@ class Verdict(Struct, kw_only=True):
     ranks: Annotated[
         tuple[int, ...],
         says(
-            "the slow ranks; empty for `balanced`, `rotating`, `structural`, `inconclusive`, and "
-            "for `communication` unless several communicators point to one"
+            "the slow ranks; empty for `balanced`, `communication`, `rotating`, `structural` and "
+            "`inconclusive`"
         ),
     ]
     roles: Annotated[tuple[str, ...], says("the role of a structural verdict")]
@@ -97,9 +97,9 @@ class Verdict(Struct, kw_only=True):
     gain_is_bound: Annotated[
         bool,
         says(
-            "`true` where the run cannot be replayed, as with missing ranks, where no phase of "
-            "the work is named or each capture is one iteration, and where waiting for the network "
-            "is all there is: the gains are at most these"
+            "`true` where the gains are at most these: the run cannot be replayed, as with missing "
+            "ranks; not every rank names the phases of its work; each capture is one iteration; "
+            "the devices wait for launches anyway; or waiting for the network is all there is"
         ),
     ]
     gain_all_ns: Annotated[
