@@ -126,7 +126,7 @@ class Answers:
         )
 
     def _refuse_outside(self, comparison: Comparison, ranks: tuple[int, ...]) -> None:
-        """Raise an error if a rank's report lies outside: somebody else may have written where."""
+        """Raise an error if a rank's report lies outside: others may have set its path."""
         reports = files_of(comparison.tables.ranks, comparison.tables.reports)
         for rank in ranks:
             for stored in reports[rank].paths if rank in reports else ():
@@ -139,14 +139,14 @@ class Answers:
 
 
 def _options(iter_range: str | None) -> Options:
-    """How to compare, with the range of iterations that an assistant asked for."""
+    """How to compare, with the range of iterations of the question."""
     return api.options_of({"iter_range": iter_range} if iter_range else {})
 
 
 def _counting(
     progress: Progress,
 ) -> tuple[Callable[[list[ReportFile]], None], Callable[[ReportFile, int], None]]:
-    """What `ingest` calls with all reports and after each of them, as numbers of reports."""
+    """The functions that `ingest` calls with all reports and after each; they report counts."""
     done, count = 0, 0
 
     def started(files: list[ReportFile]) -> None:
@@ -163,7 +163,7 @@ def _counting(
 
 
 def _relevant_first(result: Imbalance, names: list[str]) -> Imbalance:
-    """The same with the ranks and iterations first that matter most."""
+    """The result, with the most relevant ranks and iterations first."""
     first = column_of(names[0])
     named = pl.col("rank").is_in(result.verdict.named)
     spread = next(name for name in ("spread_ns", "spread") if name in result.iterations)

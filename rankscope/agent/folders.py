@@ -14,11 +14,11 @@ DATABASE = ".duckdb"
 class Folders:
     """Folders, and what lies below them. Relative paths begin at the first one.
 
-    Whoever changes links while a tool runs is not kept out.
+    They do not protect against links that are changed while a tool runs.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Take the folders in, by where they really are.
+        """Resolve the folders.
 
         Raises:
             UsageError: one of them is no folder.
@@ -32,7 +32,7 @@ class Folders:
         return ", ".join(map(str, self._folders))
 
     def path(self, text: str) -> Path:
-        """Where a path really is.
+        """A path, resolved.
 
         Raises:
             UsageError: outside the folders.
@@ -52,7 +52,7 @@ class Folders:
         return any(path.is_relative_to(folder) for folder in self._folders)
 
     def database(self, text: str) -> Path:
-        """Where a database really is, or will be.
+        """The path of a database, resolved; it need not exist.
 
         Raises:
             UsageError: outside the folders, or its name is not that of a database.
@@ -65,7 +65,7 @@ class Folders:
         return path
 
     def reports(self, texts: Iterable[str]) -> list[Path]:
-        """Where reports, folders of reports and patterns really are.
+        """The paths of reports, folders of reports and patterns, resolved.
 
         Raises:
             UsageError: one of them, or a link below them, leads outside the folders.
@@ -97,7 +97,7 @@ class Folders:
             seen.add(folder)
             try:
                 entries = [*os.scandir(folder)]
-            except OSError:  # who reads it says why
+            except OSError:  # its reader says why
                 continue
             for entry in entries:
                 if not entry.is_symlink():

@@ -46,7 +46,7 @@ RESOURCES = {
 MARKDOWN = "text/markdown"
 
 POLL_S = 0.2
-"""Time (s) after which a signal ends a server that nobody asks anything."""
+"""Longest time (s) until a signal ends an idle server."""
 
 
 def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -> None:
@@ -68,10 +68,10 @@ def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -
 
 
 def _next(calls: queue.SimpleQueue[_Call | None]) -> _Call | None:
-    """The next question, once it is asked.
+    """Wait for the next question.
 
-    polars takes Ctrl-C over and lets system calls go on after it: Python sees that it came only
-    when a wait ends, so the waits are short.
+    polars handles Ctrl-C itself and lets system calls continue. Python notices it only when a wait
+    ends, so the waits are short.
     """
     while True:
         with suppress(queue.Empty):
@@ -86,7 +86,7 @@ class _Call:
         self.answered: Future[tuple[Document, bool]] = Future()  # a document, whether an error
 
     def answer(self, answers: Answers) -> None:
-        """Answer, unless nobody wants the answer any more."""
+        """Answer, unless the call was cancelled."""
         if not self.answered.set_running_or_notify_cancel():
             return
         self.answered.set_result(answered(answers, self._tool, self._arguments, self._progress))
@@ -117,7 +117,7 @@ def answered(
 
 
 class _Protocol:
-    """The side that speaks with the assistant; it computes nothing."""
+    """The protocol with the assistant, in a thread that computes nothing."""
 
     def __init__(self, calls: queue.SimpleQueue[_Call | None]) -> None:
         """Load the SDK.
@@ -147,7 +147,7 @@ class _Protocol:
         )
 
     def run(self) -> None:
-        """Speak until stdin is closed; then nothing more is asked."""
+        """Speak the protocol until stdin is closed, which ends the questions."""
         try:
             asyncio.run(self._speak())
         except BaseException as error:
@@ -245,10 +245,10 @@ def _page(uri: str) -> Path:
 def _progress_of(
     loop: asyncio.AbstractEventLoop, context: ServerRequestContext[Any]
 ) -> Callable[[int, int], None]:
-    """Tells the assistant from the main thread how many reports are done, if it wants to know."""
+    """A function that reports progress from the main thread, if the assistant requested it."""
 
     def report(done: int, count: int) -> None:
-        if loop.is_closed():  # nobody listens any more, and the database is worth finishing
+        if loop.is_closed():  # the assistant has left, but the database is worth finishing
             return
         text = f"{done} of {counted(count, 'report')}"
         message = context.session.report_progress(done, count, text)

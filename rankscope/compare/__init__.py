@@ -17,12 +17,12 @@ a frozen result without callables, which can be pickled. Three rules keep it fas
 - A command names the last stage that it needs (`until`). The properties of later stages raise
   LookupError.
 - `reuse` is the comparison with the default options, which an ingest stores in the database
-  (`cache`). Whatever other options leave as it is comes from there (`reuse`): with the default
-  options everything; with a range of iterations the matching of all others.
+  (`cache`). Results that other options do not change are taken from it (`reuse`): with the default
+  options all of them; with a range of iterations the matching of all iterations.
 - Large frames are in no result unless they had to be computed. The metric table is read from the
   database (`Comparison.rows`), only the columns and ranks that are needed. The matched calls
-  (`communication.RunCalls`) go from stage to stage, and are let go as soon as the next stages can
-  do without; `Comparison.collectives` matches those of some iterations again.
+  (`communication.RunCalls`) go from stage to stage, and are dropped as soon as no later stage needs
+  them; `Comparison.collectives` matches those of some iterations again.
 
 `imbalance`, `picks`, `breakdowns` and `timeline` answer questions about a comparison.
 """

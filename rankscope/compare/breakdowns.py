@@ -55,7 +55,7 @@ def rows_by(
 
 
 def by_host(wide: pl.DataFrame) -> pl.DataFrame:
-    """host, ranks, and the mean over its ranks and iterations of what an iteration is made of."""
+    """host, ranks, and the means of the parts of an iteration over its ranks and iterations."""
     names = ("work", *PARTS)
     return (
         wide.group_by("host")

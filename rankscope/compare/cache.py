@@ -1,11 +1,11 @@
 """The default comparison of a run, cached in its database.
 
-Comparing takes as long as there are collectives. So that answers come at once, an ingest compares
-its run with the default options and stores the result: `to_tables`. `load` gives it back, and
-`stages.compare` takes from it whatever other options leave as it is.
+The time of a comparison grows with the number of collectives. So that answers come at once, an
+ingest compares its run with the default options and stores the result: `to_tables`. `load` returns
+it, and `stages.compare` takes from it the results that other options do not change.
 
-The fingerprint says what the answers depend on: if the code, the options or the reports are others,
-nothing is loaded. `RANKSCOPE_CACHE=0` in the environment loads nothing either.
+The fingerprint identifies the code, the options and the reports of the answers: if any of them
+differs, nothing is loaded. With `RANKSCOPE_CACHE=0` in the environment nothing is loaded either.
 """
 
 import hashlib
@@ -142,7 +142,7 @@ def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
 
 
 def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Comparison | None:
-    """The default comparison of a run; None if it is not cached, or made by other code.
+    """The default comparison of a run; None if it is not cached, or was made by other code.
 
     Args:
         stored: gives one of `COMPARED_TABLES`; None if the database lacks it.

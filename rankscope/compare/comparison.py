@@ -66,7 +66,7 @@ class Outliers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """What the selected iterations add up to.
+    """The results over the selected iterations.
 
     `metrics`: name → summary. `by_iteration`: the columns of `iteration_clusters.by_iteration`.
     `what_if`: those of `scenarios.scenarios`; None where the run cannot be replayed, or the
@@ -172,7 +172,7 @@ class Comparison:
 
     @property
     def facts(self) -> RunFacts:
-        """The facts above every number.
+        """The facts that qualify every number.
 
         Raises:
             UsageError, ReportError: no iterations can be compared.
@@ -181,7 +181,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[RunWarning, ...]:
-        """Everything that a reader must know about the numbers."""
+        """The warnings about the numbers."""
         stored = stored_warnings(self.tables)
         choice = self.scope.choice
         if not isinstance(choice, Selection):
@@ -206,7 +206,7 @@ class Comparison:
 
     @property
     def summary(self) -> Summary:
-        """What the selected iterations add up to."""
+        """The results over the selected iterations."""
         return _computed(self._summary, Stage.SUMMARY)
 
     def rows(
@@ -315,7 +315,7 @@ class Comparison:
         if not self.missing_ranks and self.outliers.metric == "work":
             waits = self.waits()
         elif not self.missing_ranks and self.outliers.metric is None:
-            # without exposed waits nothing tells a cost, but the calls tell who comes last
+            # costs are unknown without exposed waits; the calls still tell who comes last
             costs = (pl.lit(None, pl.Int64).alias(name) for name in ("cost_ns", "gain_ns"))
             waits = self.waits().with_columns(costs)
         return Imbalance(

@@ -23,13 +23,12 @@ def by_iteration(
 
     Args:
         rows: of the metric table, in these iterations.
-        flags: what `story.flagged` gives; None where nothing can be judged.
-        metric: whose spread is shown.
+        flags: the result of `story.flagged`; None where nothing can be judged.
+        metric: the metric of the spread.
 
     Returns:
         iteration, iteration_ns (the median rank's), spread_ns (`spread` unless the metric is a
-        time), slowest_rank, cause (phase of the
-        largest flagged excess), flagged_ranks, cluster.
+        time), slowest_rank, cause (phase of the largest flagged excess), flagged_ranks, cluster.
     """
     value = pl.col(column_of(metric))
     spread = (
@@ -88,7 +87,7 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     parts = [
         pl.when(exposed.is_not_null()).then(wait).alias("waiting"),
         pl.coalesce(exposed - wait, 0).alias("transfer"),
-        # Of ranks without a report nobody knows when they arrived.
+        # The arrivals of ranks without a report are unknown.
         pl.when(wait.is_null()).then(exposed).otherwise(0).alias(EITHER),
         *(pl.col(column_of(part)).alias(part) for part in others),
     ]

@@ -24,10 +24,10 @@ NUMBERING = ("epoch", "number")
 """How the report itself numbers an iteration."""
 
 NUMBERS = 2**32
-"""More than there are iterations."""
+"""Larger than any number of an iteration in a key."""
 
 NOWHERE = np.iinfo(np.int64).min
-"""In place of the number of a rank and an iteration that are not there."""
+"""Placeholder for the key of a rank and an iteration that are missing."""
 
 WHO = ("host", "role")
 """Columns that depend on the rank alone."""
@@ -129,7 +129,7 @@ def wide_of(
 def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
     """`frame` with the columns of `more` of the same rank and iteration, null where it has none.
 
-    As a join, but nothing is copied where the rows are the same, and little else.
+    It is a join that copies little, and nothing where the rows are the same.
 
     Args:
         frame: rank, iteration and other columns.
@@ -148,6 +148,6 @@ def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
 
 
 def lacks_phases(rows: pl.DataFrame) -> bool:
-    """Whether rows are of captures as a whole, without phases: there, arrivals decide."""
+    """Whether rows are about whole captures without phases, which are judged by arrivals."""
     phases = columns_of(NAMED_PHASES)
     return rows["iteration"].n_unique() == 1 and all(not rows[name].sum() for name in phases)

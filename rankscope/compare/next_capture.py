@@ -16,13 +16,13 @@ from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.sanitize import sanitized
 
 MOST_ITERATIONS = 20
-"""Iterations that are recorded at most: enough to compare, and a small report."""
+"""Most iterations that are recorded: enough to compare, in a small report."""
 
 AHEAD = 0.1
 """Share of the time before the first iteration by which the next job may be faster."""
 
 LEAST_DELAY_S = 5
-"""A shorter wait before recording saves nothing (s)."""
+"""Least delay of a recording (s); a shorter one saves nothing."""
 
 WARM_UP = 2
 """Steps that the PyTorch profiler warms up before it records."""

@@ -1,7 +1,8 @@
 """Parts of the default comparison, which an ingest stores, that other comparisons reuse.
 
-Whatever the options leave as it is: with the default options everything, with a range of iterations
-the matching of all others, with another statistic the verdict. What is not here is computed.
+They are the results that the options do not change: with the default options all of them, with a
+range of iterations the matching of all iterations, with another statistic the verdict. All others
+are computed.
 """
 
 from dataclasses import replace

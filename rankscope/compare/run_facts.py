@@ -24,10 +24,10 @@ wait in it for what no report shows."""
 
 
 def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
-    """The facts above every number of a run.
+    """The facts that qualify every number of a run.
 
     Args:
-        roles: where they come from: given, inferred or none.
+        roles: their source: given, inferred or none.
 
     Raises:
         UsageError, ReportError: no iterations can be compared.
@@ -57,11 +57,11 @@ def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
 def warnings_of(
     scope: Scope, matching: Matching, roles: Roles, began: RunWarning | None
 ) -> Iterator[RunWarning]:
-    """The warnings that comparing the ranks gives.
+    """The warnings that result from comparing the ranks.
 
     Args:
-        scope: what is compared.
-        matching: what became of the collectives.
+        scope: the ranks, the clock and the iterations.
+        matching: the result of matching the collectives.
         began: `began_apart`.
     """
     tables, missing, blind = scope.tables, scope.missing_ranks, scope.blind_ranks
@@ -115,7 +115,7 @@ def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:
 def began_apart(scope: Scope, clocks: Clocks) -> RunWarning | None:
     """The warning that ranks begin the first recorded iteration at different times.
 
-    The others then wait for the last one: for what it did before, which no report shows.
+    The others then wait for the last one; what it did before that, no report shows.
     """
     if not isinstance(scope.choice, Selection):
         return None

@@ -30,9 +30,9 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
     """The time that putting one thing at its role's median would save, most first.
 
     Args:
-        inputs: what the verdict was found from.
+        inputs: the input of the verdict.
         prices: what healing saves, by replay.
-        verdict: whom it names, and in which iterations, is one of the scenarios.
+        verdict: its ranks, in its iterations, are one of the scenarios.
 
     Returns:
         SCENARIOS: kind (verdict | rank | role | phase | iterations | all), name, time_ns (the

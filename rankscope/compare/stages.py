@@ -1,4 +1,4 @@
-"""The road of a comparison: each stage takes the results of those before it.
+"""The stages of a comparison, each of which takes the results of those before it.
 
 See the package docstring for the design.
 """
@@ -38,7 +38,7 @@ from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
 
 MOST_CALLS = 1_000_000
-"""Calls of collectives above which a sample of the iterations is played again."""
+"""Calls of collectives above which only a sample of the iterations is replayed."""
 
 
 def compare(
@@ -51,7 +51,7 @@ def compare(
 
     Args:
         reuse: the comparison of the same run with the default options, whose metric table the
-            database stores. What the options leave alone is taken from it.
+            database stores. Results that the options do not change are taken from it.
         until: the last stage to compute. Stages that are reused may go further.
 
     Raises:
@@ -78,7 +78,7 @@ def compare(
         return replace(comparison, _outliers=Outliers(None, None, None))
     played = comparison.rows(all_iterations=comparison.scope.in_range is None)
     rows = played.filter(pl.col("iteration").is_in(comparison.selection.numbers))
-    played = played.select(JUDGED)  # the other columns of all iterations are let go
+    played = played.select(JUDGED)  # the other columns of all iterations are dropped
     inputs = verdict_inputs(comparison, rows, reuse)
     comparison = replace(comparison, _outliers=_outliers(inputs))
     if until < Stage.VERDICT:
@@ -89,7 +89,7 @@ def compare(
     comparison = _scored(comparison, rows, until)
     del rows
     parts, instances = _replay_parts(comparison, calls, played, inputs)
-    del calls, played  # there is no room for them beside the replay
+    del calls, played  # there is no memory for them beside the replay
     give_back()
     comparison = _judged(comparison, inputs, _prices(comparison, inputs, parts, instances), until)
     give_back()
@@ -126,7 +126,7 @@ def _matched(
 def _waits(
     comparison: Comparison, calls: RunCalls | None, reuse: Comparison | None
 ) -> tuple[Waits, RunCalls | None]:
-    """The waits of all iterations, and the calls where all of them are played again."""
+    """The waits of all iterations, and the calls if all of them are replayed."""
     if calls is None:
         waits = None if reuse is None else host_clock_waits(comparison, reuse)
         if waits is not None:
@@ -155,7 +155,7 @@ def _outliers(inputs: VerdictInputs) -> Outliers:
 
 
 def _scored(comparison: Comparison, rows: pl.DataFrame, until: Stage) -> Comparison:
-    """The score of each rank, and what the selected iterations add up to.
+    """The score of each rank, and the results over the selected iterations.
 
     Args:
         comparison: up to its outliers.
@@ -180,15 +180,15 @@ def _scored(comparison: Comparison, rows: pl.DataFrame, until: Stage) -> Compari
 def _replay_parts(
     comparison: Comparison, calls: RunCalls | None, played: pl.DataFrame, inputs: VerdictInputs
 ) -> tuple[ReplayParts | None, pl.DataFrame]:
-    """What the run is played again from, and `RunCalls.instances`.
+    """The input of the replay, and `RunCalls.instances`.
 
     None where the work of some rank is unknown, or its communication is not understood.
 
     Args:
         comparison: up to its table.
-        calls: of all iterations that can be played, where they are matched already.
+        calls: of all iterations that can be replayed, where they are matched already.
         played: JUDGED columns of the metric table in these iterations.
-        inputs: what the verdict is found from.
+        inputs: the input of the verdict.
     """
     unknown = inputs.run.missing_ranks or inputs.run.blind_ranks
     if inputs.run.metric != "work" or unknown or inputs.run.ranks < 2:

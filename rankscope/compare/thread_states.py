@@ -10,7 +10,7 @@ from rankscope.model.metrics import column_of
 from rankscope.util.robust import lower_median
 
 MOST_NAMES = 6
-"""Names with a part of their own in a state; the others are together."""
+"""Most names with a part of their own in a state; the others share one."""
 
 
 def work_excess(comparison: Comparison) -> pl.DataFrame:
@@ -26,7 +26,7 @@ def median_peers(work: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     """The lower median of the other ranks of the role, for each cell that has one.
 
     Args:
-        work: what `work_excess` returned.
+        work: the result of `work_excess`.
         cells: rank, iteration.
 
     Returns:

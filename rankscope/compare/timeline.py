@@ -1,7 +1,7 @@
 """Some ranks in some iterations, in detail, on one aligned clock.
 
-The database holds sums and collectives; segments and device work are read again from the reports
-of the ranks asked for, through the stages that ingest uses.
+The database holds sums and collectives. Segments and device work are read again from the reports of
+the requested ranks, by the stages of ingest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,13 +68,13 @@ def timeline(
     """`ranks` in `iterations`, on one axis that starts at the earliest window.
 
     Args:
-        comparison: the run, and the clock to look at it by.
+        comparison: the run, and the clock.
         ranks: ranks of the run, in the order to show them.
         iterations: iteration numbers; those that a rank lacks are left out there.
         states: read what the training threads did, too.
 
     Raises:
-        UsageError: a rank or iteration that the run has not.
+        UsageError: a rank or iteration that the run lacks.
         ReportError: a report is gone, or not the one that was ingested.
     """
     parts = [*timelines(comparison, ranks, iterations, states=states)]
@@ -94,7 +94,7 @@ def timelines(
     *,
     states: bool = False,
 ) -> Iterator[Timeline]:
-    """`timeline` in parts, one for each report, which is read when its part is asked for.
+    """`timeline` in parts, one per report, which is read when its part is requested.
 
     All parts have the same axis and the same `problems`, those of all `ranks`. Args and Raises: as
     of `timeline`.

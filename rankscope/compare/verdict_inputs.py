@@ -1,4 +1,4 @@
-"""What the verdict of a comparison is found from."""
+"""The input of the verdict of a comparison."""
 
 import polars as pl
 
@@ -20,19 +20,19 @@ from rankscope.sources.recorders import recorder_of
 from rankscope.util.robust import Floats
 
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASES)))
-"""The columns of the metric table that a verdict is found from, and a run is played again from."""
+"""The columns of the metric table for the verdict and for the replay."""
 
 NAMED_WORK = ("rank", "kind", "name", "total_ns", "count")
-"""The columns of ACTIVITIES in which a wait may hide; all of them would take 20 times the room."""
+"""The columns of ACTIVITIES in which a wait may hide; all would take 20 times the memory."""
 
 FEW_ITERATIONS = 3
-"""With at most this many iterations, the collectives in them show who is slow."""
+"""Most iterations with which the collectives in them show who is slow."""
 
 
 def verdict_inputs(
     comparison: Comparison, rows: pl.DataFrame, default: Comparison | None
 ) -> VerdictInputs:
-    """What a verdict is found from, before anything is priced.
+    """The input of a verdict, before any gain is computed.
 
     Args:
         comparison: up to its table.
@@ -81,7 +81,7 @@ def verdict_inputs(
 
 
 def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:
-    """What can be judged: work; loading where waits hide in later phases; else None."""
+    """The metric to judge: work, or loading where waits hide in later phases; None: neither."""
     seeing = rows.filter(~pl.col("rank").is_in(blind_ranks))
     if not seeing["work_ns"].null_count():
         return "work"
@@ -109,17 +109,17 @@ def _story_of_the_run(
 
 
 def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
-    """The rows; in one role where every rank has a role of its own, which compares with nobody."""
+    """The rows; in one role if each rank has a role of its own, in which it compares with none."""
     return rows.with_columns(role=pl.lit(ALL)) if comparison.roles.own else rows
 
 
 def _judged_rows(
     rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool
 ) -> tuple[pl.DataFrame, dict[int, int] | None]:
-    """The rows, with what lies between collectives as the work of a capture.
+    """The rows, with the time between collectives as the work of a capture; and the work left out.
 
-    Where a capture begins and ends says nothing of a rank; who arrives late does. The second is the
-    work that is left out, by rank.
+    The beginning and the end of a capture say nothing about a rank; its late arrivals do. The work
+    that is left out is given by rank.
 
     Args:
         rows: JUDGED columns of the selected iterations.

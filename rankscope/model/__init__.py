@@ -1,1 +1,1 @@
-"""What the stages hand to each other: frames, records, registries. No logic of a stage."""
+"""The data that stages pass to each other: frames, records, registries; no logic of a stage."""

@@ -1,4 +1,4 @@
-"""What a stored column and a stored table are: types, meanings, and which values they can have.
+"""Stored columns and tables: their types, their meanings, and their possible values.
 
 `store/contents.py` checks the tables of a file by this before it gives rows of them, and
 `out_of_bounds` the rows of a report before they are stored: what one writes the other reads.
@@ -116,7 +116,7 @@ class Table:
 
 
 def _all_within(values: pl.Series, limits: Limits | None) -> bool:
-    """Whether no value is out of bounds, as far as is known at once."""
+    """Whether no value is out of bounds, as far as a quick check can tell."""
     if values.dtype == TEXT:
         return values.estimated_size() <= LONGEST_TEXT  # of all texts together
     if limits is None or not values.dtype.is_integer():
@@ -126,7 +126,7 @@ def _all_within(values: pl.Series, limits: Limits | None) -> bool:
 
 
 def out_of_bounds(name: str, frame: pl.DataFrame, table: Table) -> str | None:
-    """What no row of a table can have, as `collectives.bytes is -1`; None if all is well."""
+    """The first impossible value, as `collectives.bytes is -1`; None if there is none."""
     for column, described in table.columns.items():
         if described.dtype.is_nested() or not (described.limits or described.dtype == TEXT):
             continue

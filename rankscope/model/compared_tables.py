@@ -1,4 +1,4 @@
-"""The tables of a database that comparing all its ranks gives; all are replaced together."""
+"""The tables of a database that result from comparing its ranks; all are replaced together."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""Events of a report: held, or read again in parts where there are too many to hold."""
+"""Events of a report: in memory, or read again in parts if there are too many."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class InMemoryEvents:
             yield self.whole.slice(first, self.part_rows)
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> InMemoryEvents:
-        """The rows changed once and for all."""
+        """The rows, changed once."""
         return InMemoryEvents(change(self.whole), part_rows=self.part_rows)
 
 
@@ -50,7 +50,7 @@ class StreamedEvents:
 
     @property
     def whole(self) -> pl.DataFrame:
-        """All of them after all."""
+        """All of them, read into memory."""
         return pl.concat(self.parts())
 
     def parts(self) -> Iterator[pl.DataFrame]:
@@ -58,12 +58,12 @@ class StreamedEvents:
         return self.read()
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> StreamedEvents:
-        """The rows changed whenever they are read."""
+        """The rows, changed whenever they are read."""
         return StreamedEvents(lambda: map(change, self.read()))
 
 
 class BoundedBuffer:
-    """Events that are kept as long as they are few; else those of note, as long as these are."""
+    """A buffer of events: of all while they are few, else of those of note while these are few."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class BoundedBuffer:
         self._most = most
 
     def add(self, part: pl.DataFrame) -> None:
-        """Take in more of them."""
+        """Add events."""
         if self.parts is None:
             return
         self.parts.append(self._of_note(part) if self.sifted else part)

@@ -1,4 +1,4 @@
-"""How much of a report is in memory at once; importing this loads nothing heavy."""
+"""Limits of the memory for a report; importing this module is cheap."""
 
 from dataclasses import dataclass
 
@@ -31,4 +31,4 @@ class Limits:
 
 
 USUAL = Limits()
-"""Those of every report; tests make them small."""
+"""The limits of every report; tests use smaller ones."""

@@ -56,7 +56,7 @@ class Display(StrEnum):
 
     @property
     def is_usual(self) -> bool:
-        """Whether tables show the metric unasked."""
+        """Whether tables show the metric by default."""
         return self is not Display.ON_REQUEST
 
 

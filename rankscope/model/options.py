@@ -89,7 +89,7 @@ def measure_version(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to look at a run; the defaults are those of the command line."""
+    """How to compare the ranks of a run; the defaults are those of the command line."""
 
     iter_range: slice | None = None
     clock: str = "auto"

@@ -1,4 +1,4 @@
-"""Host ranges of a report: when each was, and its signature, which many have in common."""
+"""Host ranges of a report: the moments of each, and its signature, which many ranges share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rankscope.model.schema import RANGES, SIGNATURES, conform
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """RANGES in two, for there are far fewer signatures than ranges."""
+    """RANGES as two frames, because there are far fewer signatures than ranges."""
 
     moments: Events  # MOMENTS
     signatures: pl.DataFrame  # SIGNATURES: that with the number n in row n

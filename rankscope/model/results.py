@@ -1,4 +1,4 @@
-"""What comparing the ranks of a run gives: frozen records."""
+"""The results of comparing the ranks of a run, as frozen records."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What stands above every number of a run."""
+    """The facts that qualify every number of a run."""
 
     name: str
     ranks: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Results as files: whole or not at all."""
+"""Writing results as files, whole or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from rankscope.errors import UsageError
 from rankscope.util.scratch import scratch_beside
 
 DEFAULT_DB = "rankscope.duckdb"
-"""A run's database, in the folder one works in."""
+"""The default database, in the working folder."""
 
 BEGINNING = 400
-"""Characters of a file in which a mark of rankscope stands."""
+"""First characters of a file, among which the mark of rankscope is."""
 
 
 def check_writable(target: Path) -> None:
-    """Find before the work what would fail after it.
+    """Check before the work that its result can be written.
 
     Raises:
         UsageError: a file cannot be written there.
@@ -36,9 +36,9 @@ def exists(path: Path) -> bool:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Put `content` where `target` says; until all of it is written, what was there stays.
+    """Write `content` to `target`; an earlier file is kept until all of it is written.
 
-    A link stays one: what it points to is written.
+    If `target` is a link, the file that it points to is written.
 
     Raises:
         UsageError: it cannot be written there.
@@ -48,10 +48,10 @@ def write_whole(target: Path, content: bytes) -> None:
 
 
 def check_own(target: Path, mark: str) -> None:
-    """Raises `UsageError` where something else than an earlier file of rankscope is.
+    """Raises `UsageError` if the path holds anything but an earlier file of rankscope.
 
     Args:
-        mark: what each such file says near its beginning.
+        mark: a text near the beginning of each such file.
     """
     try:
         is_other = target.exists() and mark not in target.read_text("utf-8", "replace")[:BEGINNING]
@@ -101,7 +101,7 @@ def _meant(target: Path) -> Path:
     """The file that a path means, behind all links."""
     try:
         return target.resolve() if target.is_symlink() else target
-    except (OSError, RuntimeError) as error:  # links in a circle, as Pythons differ in saying
+    except (OSError, RuntimeError) as error:  # a circle of links: Pythons raise different errors
         raise unwritable(target, "its link leads nowhere") from error
 
 
@@ -114,6 +114,6 @@ def unwritable(target: Path, why: str) -> UsageError:
 
 
 def cache_home() -> Path:
-    """Where rankscope keeps what can be made again: in `XDG_CACHE_HOME`, else in ~/.cache."""
+    """The folder for files that can be made again: in `XDG_CACHE_HOME`, else in ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rankscope"

@@ -16,7 +16,7 @@ from rankscope.util.lifetime import signals_held
 from rankscope.util.supervisor import ENDING_S
 
 KEPT_BYTES = 2**16
-"""Output of a program that is kept: its end."""
+"""Bytes of a program's output that are kept: the last ones."""
 
 POLL_S = 0.2
 """Time (s) between two looks at a running program."""

@@ -1,4 +1,4 @@
-"""Files that rankscope writes for other programs, into folders of theirs."""
+"""Files that rankscope writes for other programs, into the folders of these."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from rankscope.util.atomic_io import check_own, unwritable, write_whole
 
 NAME = "rankscope"
-"""The folder that is written, and what its files say near their beginning."""
+"""The name of the folder that is written, and the mark near the beginning of its files."""
 
 PACKAGE = Path(__file__).parent.parent
 
@@ -21,7 +21,7 @@ def install(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
         The files.
 
     Raises:
-        UsageError: a file cannot be written, or is another one than rankscope wrote.
+        UsageError: a file cannot be written, or was not written by rankscope.
     """
     targets = {folder / NAME / name: text for name, text in texts.items()}
     try:

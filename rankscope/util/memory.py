@@ -1,4 +1,4 @@
-"""Memory that nothing uses any more."""
+"""Returning unused memory to the system."""
 
 import ctypes
 import gc
@@ -8,11 +8,11 @@ WORTH_BYTES = 512 * 2**20
 
 
 def give_back(worth_bytes: int | None = None) -> None:
-    """Give the system the memory that nothing uses, also what the C library keeps for later.
+    """Return unused memory to the system, also that which the C library keeps for later.
 
-    What large frames leave behind would otherwise add to what the next ones need: a process that
-    compares 512 ranks again and again would keep three times as much. Only Linux can do so, with
-    glibc.
+    The memory that large frames leave behind would otherwise add to that of the next ones: a
+    process that compares 512 ranks again and again would keep three times as much. Only Linux with
+    glibc can do so.
     """
     if _peak_bytes() < (WORTH_BYTES if worth_bytes is None else worth_bytes):
         return

@@ -1,8 +1,8 @@
-"""How far the processes are that read reports, for whoever shows progress.
+"""The progress of processes that read reports.
 
-Whoever wants to know names a folder in the environment variable FOLDER before reading starts.
-Each reading process then writes its report and the bytes that it has read to a file there, a few
-times a second. Without the variable nothing happens.
+To follow it, name a folder in the environment variable FOLDER before reading starts. Each reading
+process then writes its report and the bytes that it has read to a file there, a few times a second.
+Without the variable nothing happens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WRITTEN_S = 0.2
 
 @dataclass(slots=True)
 class Reading:
-    """How far a process is with its report, and who listens."""
+    """The progress of a process with its report, and its listener."""
 
     listener: Callable[[Reading], None]
     written_s: float = WRITTEN_S  # between two calls of the listener
@@ -32,7 +32,7 @@ class Reading:
 
 
 def write(reading: Reading) -> None:
-    """Write how far it is to the folder of the environment, if there is one."""
+    """Write the progress to the folder of the environment, if there is one."""
     folder = os.environ.get(FOLDER)
     if not folder or not reading.report:
         return

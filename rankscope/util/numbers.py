@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 NEVER = 2**63 - 1
-"""A time (ns, int64) in place of one that does not come; negative: before all others."""
+"""Placeholder (ns, int64) for a time that never comes; its negative is before all times."""
 
 ROBUST = 1.4826
 """MAD → standard deviation of a normal distribution."""
 
 ENOUGH = 50
-"""Iterations that are looked into."""
+"""Least number of iterations in a sample of many."""
 
 
 def sampled(iterations: Sequence[int]) -> list[int]:

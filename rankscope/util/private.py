@@ -1,4 +1,4 @@
-"""Folders that only this user can enter and change, for what is loaded again later."""
+"""Folders that only this user can enter and change, for files that are loaded again later."""
 
 import os
 import shutil

@@ -6,13 +6,13 @@ from itertools import islice
 from rankscope.errors import UsageError
 
 MOST_RANKS = 10**6
-"""No job has as many ranks: a larger number or longer list is a mistake, and would take memory."""
+"""Most ranks of a job; a larger number or a longer list is a mistake, and would take memory."""
 
 LONGEST = 60
 """Most characters of a wrong text in its error."""
 
 LARGEST = 2**61
-"""Iterations, and whatever is counted, have smaller numbers: a sum of two is an int64."""
+"""Largest number of an iteration or count, so that a sum of two is an int64."""
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> list[int]:

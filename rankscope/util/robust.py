@@ -13,7 +13,7 @@ MAD_FLOOR = 0.005
 """The MAD counts as at least this share of the median: it can be 0."""
 
 FEW_RANKS = 4
-"""With fewer ranks of a role, their spread says nothing."""
+"""Fewest ranks of a role whose spread is meaningful."""
 
 
 def summed(values: pl.Series) -> int:

@@ -1,8 +1,8 @@
-"""Folders for what is not finished yet. What a kill leaves of them is removed later.
+"""Folders for unfinished files. Those that a killed process leaves are removed later.
 
-The process that works in such a folder holds a lock on a file in it, which the system lets go at
-the end of the process, however it ends. The folder's name tells the host, because the locks of some
-shared file systems hold on one host only.
+The process that works in such a folder holds a lock on a file in it, which the system releases at
+the end of the process, however it ends. The folder's name contains the host, because the locks of
+some shared file systems hold on one host only.
 """
 
 import contextlib

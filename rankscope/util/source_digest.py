@@ -1,11 +1,11 @@
-"""A hash of rankscope's own source files: what an edit of them makes out of date."""
+"""A hash of rankscope's own source files, which changes with every edit of them."""
 
 import hashlib
 from functools import cache
 from pathlib import Path
 
 SUFFIXES = (".py", ".toml")
-"""Files that are code, and tables that code reads."""
+"""Endings of files with code, and of tables that code reads."""
 
 
 @cache

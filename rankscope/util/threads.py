@@ -19,7 +19,7 @@ def available_cores() -> int:
 
 
 def cores_to_use() -> int:
-    """How many threads work at once where nobody says otherwise."""
+    """The default number of threads that work at once."""
     return min(available_cores(), MOST_THREADS)
 
 
@@ -38,7 +38,7 @@ def threaded(
     with ThreadPoolExecutor(threads, "rankscope-work") as pool:
         for item in items:
             waiting.append(pool.submit(work, item))
-            del item  # what is done is let go
+            del item  # results that were taken are dropped
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:

@@ -1,1 +1,1 @@
-"""A person looks: the page, served, and the GUI of Nsight Systems."""
+"""Interactive views: the served page, and the GUI of Nsight Systems."""

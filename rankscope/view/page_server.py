@@ -3,7 +3,7 @@
 The server listens on the loopback address only. Other users of the machine can connect, too, so
 every address begins with a random token; other addresses do not exist. Names of other machines in
 the header `Host` are refused, so that no page of another site can reach the server by its name.
-Connections are limited in number and time: one that asks nothing ends after seconds.
+Connections are limited in number and time: one without a request ends after seconds.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ KEPT = 4
 """Comparisons that are kept, each of another range of iterations."""
 
 MOST_CONNECTIONS = 16
-"""Connections at once; further ones wait for the end of one. A browser opens at most six."""
+"""Most connections at once; further ones wait. A browser opens at most six."""
 
 ASKING_S = 5.0
 """Time (s) in which a request must arrive; its connection ends with the answer."""
@@ -87,7 +87,7 @@ class RunAnswers:
     """Answers to a page's questions about a run; not safe for several threads."""
 
     def __init__(self, db: Path, options: Options, metric: str | None = None) -> None:
-        """Open the run; it is compared when that is asked for.
+        """Open the run; it is compared when the first answer needs it.
 
         Args:
             db: the database; it is opened again after it has changed.
@@ -148,7 +148,7 @@ class RunAnswers:
         """Ranks in an iteration, and those that arrive last there: `chart` and `tables`.
 
         Raises:
-            UsageError: the run has not these ranks or this iteration, or they are too many.
+            UsageError: the run lacks a rank or the iteration, or the ranks are too many.
             ReportError: a report is gone, or has changed since it was ingested.
         """
         comparison = self.comparison(iter_range)
@@ -191,7 +191,7 @@ class RunAnswers:
         """The ranks that a text names, if the run has them.
 
         Raises:
-            UsageError: it has not all of them, or they are more than MOST_RANKS.
+            UsageError: it lacks one of them, or they are more than MOST_RANKS.
         """
         chosen = parse_ranks(ranks, "ranks")
         if len(chosen) > MOST_RANKS:
@@ -266,7 +266,7 @@ class PageServer:
 
 
 class _FewAtOnce(HTTPServer):
-    """Serves those who connect; more than are allowed at once wait for the end of one."""
+    """Serves a limited number of connections at once; further ones wait."""
 
     async def accept(self, listening: socket.socket, most: int) -> None:
         """Serve for ever."""
@@ -284,13 +284,13 @@ class _FewAtOnce(HTTPServer):
             self.handle_stream(IOStream(connection), address)
 
     def on_close(self, server_conn: object) -> None:
-        """Make room for the next one."""
+        """Make room for the next connection."""
         super().on_close(server_conn)
         self._room.release()
 
 
 class _Handler(RequestHandler):
-    """Answers what begins with the token."""
+    """Answers requests whose address begins with the token."""
 
     def initialize(self, token: str, answers: RunAnswers, pool: ThreadPoolExecutor) -> None:
         self._token = token
@@ -298,7 +298,7 @@ class _Handler(RequestHandler):
         self._awaited: asyncio.Future[Any] | None = None  # the answer, then that it was fetched
 
     def on_connection_close(self) -> None:
-        """Nobody wants the answer any more: unless it is being computed already, it never is."""
+        """Drop the question of a client that has left, unless its answer is being computed."""
         if self._awaited is not None:
             self._awaited.cancel()
 
@@ -323,7 +323,7 @@ class _Handler(RequestHandler):
             self.finish()
 
     def _is_foreign(self) -> bool:
-        """Whether a browser says that a page of another site asks."""
+        """Whether the browser states that the request comes from a page of another site."""
         headers = self.request.headers
         origin = headers.get("Origin")
         is_ours = origin is None or origin == f"http://{self.request.host}"
@@ -398,7 +398,7 @@ def _log(handler: RequestHandler) -> None:
 
 
 def _whole(text: str, name: str) -> int:
-    """A number out of a question.
+    """A number from a question.
 
     Raises:
         UsageError: it is none.

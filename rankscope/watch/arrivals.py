@@ -1,7 +1,7 @@
 """Which reports of a folder are complete.
 
-A folder is listed again and again: shared file systems such as NFS and Lustre tell nobody that
-another host wrote a file.
+A folder is listed again and again, because shared file systems such as NFS and Lustre do not notify
+of files that another host writes.
 """
 
 import time
@@ -26,8 +26,8 @@ class Arrived:
 
     Attributes:
         complete: reports that did not change during the settling time.
-        growing: the other ones.
-        problems: what cannot be accessed; each is given once.
+        growing: the other reports.
+        problems: warnings of inaccessible files and folders, each once.
     """
 
     complete: tuple[ReportFile, ...]

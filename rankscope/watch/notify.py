@@ -14,11 +14,11 @@ from rankscope.watch.documents import document, variables
 from rankscope.watch.watcher import Announcement
 
 LONGEST_S = 300.0
-"""A command that takes longer is ended, s: meanwhile no report is taken in."""
+"""Longest time of a command, s, before it is ended; no report is read meanwhile."""
 
 
 STDERR = 2
-"""Descriptor of the stream that takes what a command prints."""
+"""Descriptor of the stream for the output of a command."""
 
 
 def words_of(command: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reports of a folder into the databases of their windows, and the verdicts that changed."""
+"""Reads reports of a folder into the databases of their windows, and finds changed verdicts."""
 
 import logging
 import time
@@ -71,7 +71,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """The result of one look at the folder.
+    """The result of one poll of the folder.
 
     Attributes:
         announcements: verdicts; `Watcher.announced` takes each once it was shown.
@@ -91,8 +91,8 @@ class Poll:
 class Watcher:
     """A folder and the databases of its windows.
 
-    What was read and what was announced is in the databases, so that a watch can be ended and
-    started again.
+    The databases hold all that was read and announced, so that a watch can be ended and started
+    again.
     """
 
     def __init__(self, folder: Path, db: Path, options: WatchOptions) -> None:
@@ -124,7 +124,7 @@ class Watcher:
 
     @property
     def windows(self) -> Windows:
-        """The windows as the last look found them."""
+        """The windows that the last poll found."""
         return self._windows
 
     @property
@@ -136,8 +136,8 @@ class Watcher:
         """Take in the reports that are complete, and compare the windows that changed.
 
         Args:
-            once: there is no further look: whether more reports may come is known by the times
-                of the files alone.
+            once: this is the only poll, so that only the times of the files tell whether more
+                reports may come.
 
         Raises:
             DatabaseError: a database is damaged, or the disk is full.
@@ -183,7 +183,7 @@ class Watcher:
     def _take_in(
         self, complete: tuple[ReportFile, ...], problems: list[RunWarning], once: bool
     ) -> int:
-        """Read the new and changed reports; how many they are."""
+        """Read the new and changed reports, and return their number."""
         if not self._windows.refresh():  # a database was removed: its reports are new
             self._seen = {}
             self._judged = {}
@@ -224,7 +224,7 @@ class Watcher:
         return fresh
 
     def _ingested(self, window: Window, files: list[ReportFile], problems: list[RunWarning]) -> int:
-        """Read reports into the database of a window; how many could be used."""
+        """Read reports into the database of a window, and return the number of usable ones."""
         try:
             done = ingest_reports(
                 [file.path for file in files],

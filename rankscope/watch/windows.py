@@ -1,4 +1,4 @@
-"""The windows of a job that were profiled, and which of them a report is of.
+"""The profiled windows of a job, and the window of each report.
 
 Each window has a database of its own: `run.duckdb`, `run-2.duckdb`, … So each has a verdict of its
 own, and `fleet` and `diff` can compare them.
@@ -210,7 +210,7 @@ class Windows:
     def windows_of(
         self, reports: Sequence[tuple[ReportFile, Capture]]
     ) -> list[tuple[Window, list[ReportFile]]]:
-        """The windows that new or changed reports are of, new ones among them.
+        """The windows of new or changed reports, new windows among them.
 
         Copies of captures that a window has already are left out. Call `read_again` once the
         reports were taken in, or could not be.
