@@ -16,7 +16,7 @@ from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, label
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
 from rankscope.store.tables import RunTables, TableReader, TableRequest, narrowed, requested
-from rankscope.util.wording import ranks_text
+from rankscope.util.wording import MOST_LISTED, and_more, ranks_text
 
 FURTHEST = 50
 """Largest shift between two captures that is searched, in steps."""
@@ -193,10 +193,17 @@ def most_unchanged(shifts: dict[int, int]) -> tuple[dict[int, int], list[RunWarn
     changed = {rank: by - usual for rank, by in sorted(shifts.items()) if by != usual}
     if not changed:
         return {}, []
-    by_shift = {by: [r for r, own in changed.items() if own == by] for by in changed.values()}
-    moved = ", ".join(f"{ranks_text(ranks)} by {by}" for by, ranks in by_shift.items())
-    text = "ranks count their steps from different numbers; shifted by their collectives: " + moved
-    return changed, [RunWarning("windows-shifted", text, tuple(changed))]
+    return changed, [_shifted("ranks count their steps from different numbers", changed)]
+
+
+def _shifted(why: str, shifts: dict[int, int]) -> RunWarning:
+    """The warning that numbers of ranks were shifted."""
+    by_shift: dict[int, list[int]] = {}
+    for rank, shift in sorted(shifts.items()):
+        by_shift.setdefault(shift, []).append(rank)
+    moved = [f"{ranks_text(ranks, MOST_LISTED)} by {by}" for by, ranks in by_shift.items()]
+    text = f"{why}; shifted by their collectives: {and_more(moved, MOST_LISTED)}"
+    return RunWarning("windows-shifted", text, tuple(sorted(shifts)))
 
 
 def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int | None]) -> None:
@@ -285,14 +292,7 @@ def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
         )
     ]
     if shifts:
-        moved = ", ".join(f"rank {rank} by {shift}" for rank, shift in sorted(shifts.items()))
-        problems.append(
-            RunWarning(
-                "windows-shifted",
-                f"captures start at different steps; shifted by their collectives: {moved}",
-                tuple(sorted(shifts)),
-            )
-        )
+        problems.append(_shifted("captures start at different steps", shifts))
     return problems
 
 

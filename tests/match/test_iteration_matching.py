@@ -11,7 +11,7 @@ import pytest
 import rankscope
 from rankscope.errors import ReportError, Unpaired
 from rankscope.match.clocks import ClockFit, Clocks
-from rankscope.match.iteration_matching import check_pairing, pair_iterations
+from rankscope.match.iteration_matching import check_pairing, most_unchanged, pair_iterations
 from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
 from tests.frames import filled
@@ -178,6 +178,13 @@ def test_one_iteration_each_is_not_counted() -> None:
     shifts, [problem] = pair_iterations(*tables, dict.fromkeys(range(2)), [0, 1])
     assert not shifts
     assert "is assumed" in problem.message
+
+
+def test_of_many_ranks_that_count_from_other_numbers_a_few_are_named() -> None:
+    _, [warning] = most_unchanged({rank: rank // 2 for rank in range(100)})
+    assert "ranks 2-3 by 1, ranks 4-5 by 2" in warning.message
+    assert warning.message.endswith(" and 41 more")
+    assert len(warning.ranks) == 98
 
 
 def test_one_iteration_each_with_different_numbers_proves_nothing() -> None:
