@@ -1,6 +1,6 @@
-"""A database that is there before an ingest: what it holds, and whether it may be replaced.
+"""A database that exists before an ingest: what it holds, and whether it may be replaced.
 
-A module apart because a new database needs no DuckDB before the first report is read.
+It is a separate module because a new database needs no DuckDB before the first report is read.
 """
 
 import os
@@ -40,11 +40,11 @@ class StoredReports:
 
     @property
     def files(self) -> list[ReportFile]:
-        """Its reports of a single file that are on disk as they were."""
+        """Its reports of a single file that are unchanged on disk."""
         columns = ("path", "kind", "bytes", "modified_ns")
         single = self._rows.filter(pl.col("windows").is_null()).select(columns).unique()
-        every = [ReportFile(Path(path), *rest) for path, *rest in single.iter_rows()]
-        return [each for each in every if _on_disk(each) == each]
+        reports = [ReportFile(Path(path), *attributes) for path, *attributes in single.iter_rows()]
+        return [each for each in reports if _on_disk(each) == each]
 
     def unchanged(self, file: ReportFile) -> ReportOutcome | None:
         """The outcome of a report that is stored as it is now, here or under an earlier path."""
@@ -64,8 +64,8 @@ class StoredReports:
         rows = self._rows.filter(~pl.col("path").is_in(replaced))
         columns = ("rank", "path", "world_size", "utc_start_ns", "duration_ns")
         return [
-            ExistingRank(rank, Path(path), *rest)
-            for rank, path, *rest in rows.select(columns).iter_rows()
+            ExistingRank(rank, Path(path), *attributes)
+            for rank, path, *attributes in rows.select(columns).iter_rows()
         ]
 
     def conventions(self, files: list[ReportFile]) -> set[str]:
@@ -76,20 +76,20 @@ class StoredReports:
     def to_read_again(
         self, files: list[ReportFile], read: list[ReportFile], error: Unpaired
     ) -> list[ReportFile]:
-        """All reports that the database now holds, so that their iterations can be others.
+        """All reports that the database now holds, to be read with other iterations.
 
         Raises:
-            Unpaired: a report that the database had before has gone, or is another one now; then
-                those that were added are removed again, so that the others can be compared.
+            Unpaired: a report that the database had before has gone or changed. The reports that
+                were added are then removed again, so that the others can be compared.
         """
-        given = {str(file.path.resolve()): file for file in files}
+        by_path = {str(file.path.resolve()): file for file in files}
         again = {str(file.path.resolve()): file for file in read}
         columns = ("path", "kind", "bytes", "modified_ns", "windows")
         for path, kind, size, modified, windows in self._rows.select(columns).unique().iter_rows():
             if path in again:
                 continue
             more = tuple(further(Path(path), windows))
-            report = given.get(path) or ReportFile(Path(path), kind, size, modified, more=more)
+            report = by_path.get(path) or ReportFile(Path(path), kind, size, modified, more=more)
             now = _on_disk(report)
             if now is None or (now.bytes, now.modified_ns) != (size, modified):
                 with Database.open(self._target, write=True) as database:
@@ -145,7 +145,7 @@ def replaced(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def _creation_errors(target: Path) -> Iterator[None]:
-    """Within it, errors of the system say that a database cannot be made."""
+    """Within it, errors of the system become errors that a database cannot be created."""
     try:
         yield
     except OSError as error:

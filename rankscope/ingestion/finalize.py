@@ -1,6 +1,6 @@
-"""The database that an ingest fills: what it holds, what comes in, what is derived from it.
+"""The database that an ingest fills: what it holds, what is added, what is derived from it.
 
-A module apart because DuckDB and all that compares ranks load while reports are already read.
+It is a separate module because DuckDB and the comparison load while reports are already read.
 """
 
 import logging
@@ -23,11 +23,11 @@ LOG = logging.getLogger("rankscope.ingestion")
 
 
 class DatabaseWriter:
-    """A database while reports come in; use as a context manager, which compares them at its end.
+    """A database that reports are added to: a context manager that compares them at its end.
 
-    It is made with the first report, and removed where none gets into it. What is derived speaks of
-    the reports as they are, after an error that the user can fix as well. Whoever interrupts need
-    not wait for that: the next ingest, which goes on with the reports, compares them.
+    The database is created with the first report, and removed if it gets none. Reports are compared
+    also after an error that the user can fix, so that what is derived fits the reports. After an
+    interrupt they are not, so that nobody has to wait: the next ingest compares them.
     """
 
     def __init__(self, path: Path, shaping: str) -> None:
@@ -58,7 +58,7 @@ class DatabaseWriter:
                 compare_stored(database)
 
     def add(self, rows: ReportRows) -> None:
-        """Put a report in, in place of what its path had.
+        """Store a report, in place of what its path had.
 
         Raises:
             RankConflict: another report has one of its ranks.
@@ -70,15 +70,15 @@ class DatabaseWriter:
             ranks_there = self._database.table("ranks").select("rank", "path")
             self._taken = dict(ranks_there.iter_rows())
         path = stored_path(rows.file.path)
-        stay = {rank: there for rank, there in self._taken.items() if there != path}
+        kept = {rank: taken_path for rank, taken_path in self._taken.items() if taken_path != path}
         ranks = [part.rank.identity.rank for part in rows.ranks]
         check_distinct(
             [
-                *((rank, Path(stay[rank])) for rank in ranks if rank in stay),
+                *((rank, Path(kept[rank])) for rank in ranks if rank in kept),
                 *((rank, rows.file.path) for rank in ranks),
             ]
         )
-        self._taken = stay | dict.fromkeys(ranks, path)
+        self._taken = kept | dict.fromkeys(ranks, path)
         self._incoming.add(rows)
 
     def _was_interrupted(self) -> bool:
@@ -102,7 +102,7 @@ def compare_stored(database: Database) -> None:
         except (UsageError, ReportError):  # no iterations to compare
             comparison, cached = compare(tables, Options(), until=Stage.OUTLIERS), {}
         rows, clock = comparison.rank_iterations(), comparison.clock
-        del comparison  # DuckDB needs the room
+        del comparison  # DuckDB needs the memory
         database.replace_comparison(rows, clock, cached)
         if cached and not _readable(database, tables):
             database.replace_comparison(rows, clock, {})
@@ -110,7 +110,7 @@ def compare_stored(database: Database) -> None:
 
 
 def _readable(database: Database, tables: RunTables) -> bool:
-    """Whether commands will take the cached answers; else they had better compare the ranks."""
+    """Whether commands can read the cached answers; else they compare the ranks themselves."""
     try:
         database.check_compared()
         loaded(tables, database.comparison_table)

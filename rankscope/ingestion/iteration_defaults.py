@@ -117,8 +117,8 @@ def _reconcile_unnamed(
 ) -> Results:
     """Yield steps for all, if all have them; else errors of the reports without names.
 
-    If these are not the fewer, each capture is one iteration; but not where the database has
-    `stored` ranks already, whose iterations stay.
+    If these are at least as many as the others, each capture is one iteration, unless the database
+    has `stored` ranks already, whose iterations stay.
     """
     if not pending.files:
         return
@@ -163,7 +163,7 @@ def _all_steps(
 
 
 def _with_warning(results: Results, taken: str | None, because: str | None = None) -> Results:
-    """Yield results with the warning that something was taken without being asked for."""
+    """Yield results with the warning about iterations that were chosen by default."""
     with closing(results):
         for file, result in results:
             if isinstance(result, RankscopeError):
@@ -197,7 +197,7 @@ def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> 
 
 
 class _PendingReports:
-    """Rows that wait, with their reports."""
+    """Reports whose rows wait until all reports are read."""
 
     def __init__(self) -> None:
         self.files: list[ReportFile] = []

@@ -230,7 +230,7 @@ class IngestJob:
         stored: StoredReports | None,
         error: Unpaired,
     ) -> list[ReportFile]:
-        """The reports of the database at `path`, which would repeat the error as it is."""
+        """The reports to read again, because the database at `path` would repeat the error."""
         from rankscope.ingestion import existing
 
         self.outcomes = [each for each in self.outcomes if each.status != "read"]

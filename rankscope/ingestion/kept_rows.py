@@ -25,10 +25,10 @@ from rankscope.util.private import private_folder
 from rankscope.util.source_digest import source_digest
 
 MOST_BYTES = 2**32
-"""Bytes that the rows of one `check` take at most."""
+"""Most bytes that the rows of one `check` take."""
 
 FREE_SHARE = 0.1
-"""They take at most this share of the free space as well."""
+"""Most that they take of the free space, as a share."""
 
 ABANDONED_S = 86_400
 """Rows that nobody took for so many seconds are removed."""

@@ -1,4 +1,4 @@
-"""Looked at before any report is read: which reports are new, and whether they belong together.
+"""Checks before any report is read: which reports are new, and whether they belong together.
 
 What would fail after minutes of reading (two reports of one rank, two runs) fails here in seconds.
 """
@@ -63,22 +63,24 @@ def capture_facts(files: list[ReportFile]) -> list[CaptureFacts | RankscopeError
 
 
 def reports_to_read(
-    found: list[ReportFile], rank_pattern: re.Pattern[str] | None, stored: Sequence[ReportFile] = ()
+    discovered: list[ReportFile],
+    rank_pattern: re.Pattern[str] | None,
+    stored: Sequence[ReportFile] = (),
 ) -> tuple[list[ReportFile], dict[Path, Path]]:
-    """The reports without copies, ranked over hosts where names repeat on these; and the copies.
+    """The reports without copies, and the copies, as `united` gives them.
 
-    Both are as of `united`.
+    Where names repeat on every host, ranks are counted over hosts.
     """
-    files, copies = united(found, rank_pattern, stored)
+    files, copies = united(discovered, rank_pattern, stored)
     return (files if rank_pattern is not None else _on_hosts(files)), copies
 
 
 def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
     """The reports, with ranks counted over hosts where names have local ranks alone.
 
-    That is so where nothing but names tells a rank, the names are the same on every host and count
-    from 0, and the reports are of one time or, if that is unknown, their paths have the names of
-    the hosts. Hosts count in the order of their names, and of the numbers in these.
+    That is so where only names tell the rank, the names are the same on every host and count from
+    0, and the captures overlap in time or, if that is unknown, the paths contain the names of the
+    hosts. Hosts are in the order of their names, with numbers in names compared as numbers.
     """
     claims = [by_name(file.path, file.numbers) for file in files]
     numbers = [-1 if claim is None else claim.rank for claim in claims]
@@ -124,38 +126,38 @@ def select_run(
         UsageError: there are fewer runs, or the user's pattern does not fit a report.
     """
     by_path = {file.path: file for file in files}
-    every = captures(files, rank_pattern)
-    for each in every:
+    described = captures(files, rank_pattern)
+    for each in described:
         if isinstance(each, UsageError):
             raise each
-    found = runs.runs_of(each for each in every if isinstance(each, runs.Capture))
-    return [by_path[each.path] for each in runs.selected(found, number)]
+    grouped = runs.runs_of(each for each in described if isinstance(each, runs.Capture))
+    return [by_path[each.path] for each in runs.selected(grouped, number)]
 
 
 def found_runs(
     files: list[ReportFile], rank_pattern: re.Pattern[str] | None
 ) -> list[list[runs.Capture]]:
-    """The runs that reports are of; those that cannot be read are of none."""
-    found = captures(files, rank_pattern)
-    return runs.runs_of(each for each in found if isinstance(each, runs.Capture))
+    """The runs of the reports; reports that cannot be read belong to none."""
+    described = captures(files, rank_pattern)
+    return runs.runs_of(each for each in described if isinstance(each, runs.Capture))
 
 
 def captures(
     files: list[ReportFile], rank_pattern: re.Pattern[str] | None
 ) -> list[runs.Capture | RankscopeError]:
     """Facts of each report before it is read, or why it cannot be read."""
-    found: list[runs.Capture | RankscopeError] = []
+    described: list[runs.Capture | RankscopeError] = []
     for file, facts in zip(files, capture_facts(files), strict=True):
         if isinstance(facts, RankscopeError):
-            found.append(facts)
+            described.append(facts)
             continue
         try:
             claims = claims_for_report(file.path, facts, rank_pattern, numbers=file.numbers)
         except RankscopeError as error:
-            found.append(error)
+            described.append(error)
         else:
-            found.append(_capture((file, facts, next(iter(claims), None))))
-    return found
+            described.append(_capture((file, facts, next(iter(claims), None))))
+    return described
 
 
 def of_one_run(
@@ -177,9 +179,9 @@ def of_one_run(
         RankConflict: two reports claim one rank.
         ForeignRun: a report is not of the run that the database has.
     """
-    found = runs.runs_of(map(_capture, reports))
-    if not skip and len(found) > 1 and not existing:
-        raise runs.several(found, paths, target)
+    grouped = runs.runs_of(map(_capture, reports))
+    if not skip and len(grouped) > 1 and not existing:
+        raise runs.several(grouped, paths, target)
     try:
         check_together(existing, reports)
     except (RankConflict, ForeignRun):
@@ -187,7 +189,7 @@ def of_one_run(
             raise
     else:
         return reports, []
-    first = {each.path for each in runs.largest(found)}
+    first = {each.path for each in runs.largest(grouped)}
     kept: list[Described] = []
     left_out: list[tuple[ReportFile, str]] = []
     for report in sorted(reports, key=lambda each: (each[0].path not in first, _misnamed(each))):
@@ -219,8 +221,8 @@ def _misnamed(report: Described) -> bool:
     file, facts, claim = report
     if claim is None:
         return False
-    whose = RankIdentity(claim.rank, 0, facts.local_rank, None, None, claim.evidence)
-    return name_disagrees(file.path, whose) is not None
+    identity = RankIdentity(claim.rank, 0, facts.local_rank, None, None, claim.evidence)
+    return name_disagrees(file.path, identity) is not None
 
 
 def check_together(

@@ -1,4 +1,4 @@
-"""Rows that workers of a cluster send back: another program may have sent them."""
+"""Checks of the rows that workers of a cluster send back: another program may have sent them."""
 
 from contextlib import closing
 

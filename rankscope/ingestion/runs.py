@@ -1,4 +1,4 @@
-"""Reports → the runs that they are of, before their events are read."""
+"""Reports → the runs that they belong to, before their events are read."""
 
 import os
 import shlex
@@ -22,10 +22,10 @@ from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope.util.wording import and_more
 
 MOST_PATHS = 3
-"""Above this number of paths, a command for the shell abbreviates them, and none is for each."""
+"""Most paths that a shell command spells out, and most reports that are advised one by one."""
 
 MOST_HOSTS = 3
-"""Above this number of hosts, the rest is only counted."""
+"""Most hosts that are named; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
 
 
 def at_one_time(captures: Sequence[Capture]) -> bool | None:
-    """Whether captures are of one time, as far as clocks of hosts agree; None: unknown."""
+    """Whether captures overlap in time, as far as the clocks of hosts agree; None: unknown."""
     known = all(each.start_ns is not None and each.end_ns is not None for each in captures)
     return _concurrent(captures, []) if known else None
 
@@ -163,18 +163,18 @@ def _stem(capture: Capture) -> str:
 
 
 def _concurrent(
-    some: Sequence[Capture], others: Sequence[Capture], slack_ns: int = CLOCK_SLACK_NS
+    captures: Sequence[Capture], others: Sequence[Capture], slack_ns: int = CLOCK_SLACK_NS
 ) -> bool:
     """Whether captures can be of one job by its size and their times."""
-    worlds = {each.world_size for each in (*some, *others) if each.world_size is not None}
-    begins = [each.start_ns for each in (*some, *others) if each.start_ns is not None]
-    ends = [end for each in (*some, *others) if (end := each.end_ns) is not None]
+    worlds = {each.world_size for each in (*captures, *others) if each.world_size is not None}
+    begins = [each.start_ns for each in (*captures, *others) if each.start_ns is not None]
+    ends = [end for each in (*captures, *others) if (end := each.end_ns) is not None]
     apart = bool(begins and ends) and max(begins) > min(ends) + slack_ns
     return len(worlds) < 2 and not apart
 
 
 def _without_copies(runs: list[list[Capture]]) -> list[list[Capture]]:
-    """The runs, those that only hold copies of reports of a larger one together with it."""
+    """The runs, where each that only holds copies of reports of a larger one is merged into it."""
     kept: list[list[Capture]] = []
     for run in sorted(runs, key=len, reverse=True):
         origin = next((each for each in kept if _origins(run) <= _origins(each) - {None}), None)
@@ -191,9 +191,9 @@ def _origins(run: Sequence[Capture]) -> set[tuple[object, ...] | None]:
     return {each if each[0] and None not in each[1:3] else None for each in known}
 
 
-def _shared(some: Sequence[Capture], others: Sequence[Capture]) -> bool:
+def _shared(captures: Sequence[Capture], others: Sequence[Capture]) -> bool:
     """Whether a rank is in both."""
-    ranks = {rank for each in some for rank in each.ranks}
+    ranks = {rank for each in captures for rank in each.ranks}
     return any(rank in ranks for each in others for rank in each.ranks)
 
 

@@ -205,8 +205,8 @@ def recorder(file: ReportFile, facts: CaptureFacts) -> str:
     """The recorder of a report: PYTORCH, INSPECTOR, its launcher's wrapper, or all wrappers."""
     if (known := OF_RECORDER.get(recorder_of([file.kind]))) is not None:
         return known
-    found = {claim.evidence for claim in facts.environment}
-    return next((name for evidence, name in LAUNCHERS.items() if evidence in found), ANY)
+    claimed = {claim.evidence for claim in facts.environment}
+    return next((name for evidence, name in LAUNCHERS.items() if evidence in claimed), ANY)
 
 
 def scheduler_of(kinds: Iterable[str]) -> str:

@@ -69,19 +69,19 @@ def check(
     options = replace(options, alone=len(files) == 1)
     started(files)
     read = partial(map_reports, kept_rows.keeping(len(files)), jobs=jobs)
-    found: dict[Path, tuple[ReportFile, ReportRows | RankscopeError]] = {}
+    by_path: dict[Path, tuple[ReportFile, ReportRows | RankscopeError]] = {}
     with closing(read_alike(read, files, options)) as results:
         for file, result in results:
-            found[file.path] = file, result
+            by_path[file.path] = file, result
             progress(file, 0 if isinstance(result, RankscopeError) else result.events)
-    every, failed = _with_captures(read, found.values(), options)
+    readable, failed = _with_captures(read, by_path.values(), options)
     unread += [unreadable(file, error) for file, error in failed]
     usage = [error for _, error in failed if isinstance(error, UsageError)]
     if len(usage) == len(files):  # not caused by a report
         raise usage[0]
-    every.sort(key=lambda examined: examined.rows.file.path)
+    readable.sort(key=lambda examined: examined.rows.file.path)
     more: dict[Path, list[CheckWarning]] = {}
-    for path, problem in together(every, number_of, shell_arguments(paths)):
+    for path, problem in together(readable, number_of, shell_arguments(paths)):
         more.setdefault(path, []).append(problem)
     for path in {*copies.values()}:
         where = sorted(str(copy) for copy, of in copies.items() if of == path)
@@ -89,8 +89,8 @@ def check(
             f"has {counted(len(where), 'copy', 'copies')}, left out: {and_more(where, MOST_LISTED)}"
         )
         more.setdefault(path, []).append(with_remedy("report-copied", message))
-    clocks = _clocks(every, number_of)
-    reports = [*map(checked, every), *unread]
+    clocks = _clocks(readable, number_of)
+    reports = [*map(checked, readable), *unread]
     return tuple(
         replace(
             report,
@@ -129,25 +129,25 @@ def _clocks(reports: list[Examined], number_of: dict[Path, int]) -> dict[Path, s
 
 def _measured(parts: list[RankRows], ranks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """MEASURES and RANK_ITERATIONS of some ranks."""
-    some = [part for part in parts if part.rank.identity.rank in ranks]
+    chosen = [part for part in parts if part.rank.identity.rank in ranks]
     return (
-        pl.concat(part.measures for part in some),
-        pl.concat(part.iterations for part in some),
+        pl.concat(part.measures for part in chosen),
+        pl.concat(part.iterations for part in chosen),
     )
 
 
 def _with_captures(
     read: Read,
-    found: Iterable[tuple[ReportFile, ReportRows | RankscopeError]],
+    outcomes: Iterable[tuple[ReportFile, ReportRows | RankscopeError]],
     options: ShapingOptions,
 ) -> tuple[list[Examined], list[tuple[ReportFile, RankscopeError]]]:
     """Reports with rows, and those with errors; of reports without iterations, the capture."""
-    every: list[Examined] = []
+    readable: list[Examined] = []
     failed: list[tuple[ReportFile, RankscopeError]] = []
     bare: dict[ReportFile, NoIterations] = {}
-    for file, result in found:
+    for file, result in outcomes:
         if isinstance(result, ReportRows):
-            every.append(Examined(result, None))
+            readable.append(Examined(result, None))
         elif isinstance(result, NoIterations):
             bare[file] = result
         else:
@@ -155,7 +155,7 @@ def _with_captures(
     with closing(read([*bare], replace(options, iteration=WHOLE))) as results:
         for file, result in results:
             if isinstance(result, ReportRows):
-                every.append(Examined(result, bare[file]))
+                readable.append(Examined(result, bare[file]))
             else:
                 failed.append((file, bare[file]))
-    return every, failed
+    return readable, failed

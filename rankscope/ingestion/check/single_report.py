@@ -127,8 +127,8 @@ def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator
 
 def _noted(rows: ReportRows) -> list[tuple[str, str]]:
     """Codes and messages of the stages' warnings, each once."""
-    every = [*rows.problems, *(problem for part in rows.ranks for problem in part.problems)]
-    return list(dict.fromkeys((problem.code, problem.message) for problem in every))
+    problems = [*rows.problems, *(problem for part in rows.ranks for problem in part.problems)]
+    return list(dict.fromkeys((problem.code, problem.message) for problem in problems))
 
 
 def _lost(rows: ReportRows) -> list[str]:

@@ -69,9 +69,9 @@ def map_on_cluster(
             while True:
                 room = AHEAD * _threads(client) - len(running)
                 for file in islice(waiting, max(room, not running)):
-                    there = replace(file, folder=folder)
+                    located = replace(file, folder=folder)
                     future = client.submit(
-                        read_report, function, there, options, wanted, pure=False
+                        read_report, function, located, options, wanted, pure=False
                     )
                     running[future] = file
                     future.add_done_callback(ready.put)

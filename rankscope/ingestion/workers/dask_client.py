@@ -56,13 +56,13 @@ def connected(scheduler: str, connect_s: float = CONNECT_S) -> Iterator[Client]:
 
 def versions() -> Versions:
     """The versions installed in this process."""
-    found: Versions = {"python": ".".join(map(str, sys.version_info[:2]))}
+    installed: Versions = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in EQUAL:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
-    return found
+            installed[name] = None
+    return installed
 
 
 def mismatch(members: dict[str, Versions], wanted: Versions) -> ToolError | None:
@@ -74,12 +74,12 @@ def mismatch(members: dict[str, Versions], wanted: Versions) -> ToolError | None
     """
     unequal = {
         who: [
-            f"{package} {theirs.get(package) or 'not installed'} (here {ours or 'not installed'})"
+            f"{package} {have.get(package) or 'not installed'} (here {ours or 'not installed'})"
             for package, ours in wanted.items()
-            if theirs.get(package) != ours
+            if have.get(package) != ours
         ]
-        for who, theirs in members.items()
-        if any(theirs.get(package) != ours for package, ours in wanted.items())
+        for who, have in members.items()
+        if any(have.get(package) != ours for package, ours in wanted.items())
     }
     if not unequal:
         return None

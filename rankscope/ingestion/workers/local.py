@@ -26,8 +26,8 @@ from rankscope.util.lifetime import end_with_parent, signals_held
 from rankscope.util.threads import available_cores
 
 SMALL_BYTES = 32 * 2**20
-"""Size of reports that are read in the time that a worker needs to start. This process reads them
-where all are smaller; up to twice that size, it reads in place of one worker."""
+"""Size of reports that are read in the time that a worker needs to start. Reports of less in all
+are read by this process; up to twice that size, it reads in place of one worker."""
 
 REPORT_BYTES = 4 * 2**20
 """The fixed cost of a report, in bytes that are read in the same time."""
@@ -52,10 +52,10 @@ AHEAD = 2
 """Reports in progress per worker: one being read, and one whose rows wait to be stored."""
 
 TRIES_ALONE = 2
-"""Times that a report is read alone before it is blamed for the end of its reader.
+"""Times that a report is read alone before it is blamed for the end of its worker.
 
-Another report's reader may have taken it along before, and a worker may be killed for what other
-programs take.
+Before that, it may have been lost with the worker of another report. A worker may also be killed
+because other programs take the memory.
 """
 
 SIGNAL_NAME = re.compile(r"\b(SIG[A-Z]+)\b")
@@ -158,7 +158,7 @@ class WorkerPool:
             self._executor = None
 
     def _start(self, workers: int) -> None:
-        """Start processes, in place of those there are."""
+        """Start processes, in place of those that run."""
         # loky's workers are not forked (polars must not be) and need no `if __name__` guard.
         from loky import get_reusable_executor
 
@@ -186,7 +186,7 @@ class WorkerPool:
     def _submit_all(
         self, read: _Read[Got], waiting: deque[ReportFile], running: _Running[Got]
     ) -> list[ReportFile]:
-        """Start as many reports as there is room for; the one that met killed workers, if any."""
+        """Start as many reports as there is room for; gives one that met killed workers, if any."""
         while waiting and len(running) < AHEAD * self._workers:
             file = waiting.popleft()
             try:
