@@ -20,26 +20,26 @@ EARLY_NS = 100_000
 """A kernel that starts this long (ns) before its launch has an impossible time."""
 
 LEAST_EARLY = 0.01
-"""From this share of early kernels on the device's clock is off."""
+"""Share of early kernels from which on the device's clock is off."""
 
 
 FEWEST_CALLS = 5
-"""From this number of calls that waited on a clock that runs fast or slow is seen."""
+"""Fewest calls that waited from which the speed of a clock is estimated."""
 
 MOST_CALLS = 200
-"""Of more calls, an even part."""
+"""Most calls that are used for that; of more calls, an even part."""
 
 MOST_FAST = 10
-"""Times that a clock runs as fast or as slow at most: what errs by more is no clock."""
+"""Most times that a clock runs as fast, or as slow; a larger error has another cause."""
 
 STEADY = 10
-"""A clock runs fast or slow if that explains this many times what single kernels differ by."""
+"""A clock runs fast or slow if the change is this many times the scatter of single kernels."""
 
 LATE_NS = 10**9
-"""What ends so long (ns) after its capture has an impossible time."""
+"""An event that ends this long (ns) after its capture has an impossible time."""
 
 LATE_UNSURE_NS = 60 * LATE_NS
-"""The same where nothing says when the capture ended, after nearly all events of the host."""
+"""The same if the end of the capture is unknown, counted from nearly all events of the host."""
 
 NEARLY_ALL = 0.99
 """Share of the events of the host; the others may be damaged."""
@@ -50,8 +50,8 @@ def latest(ended: int | None, starts: Times) -> int:
 
     Args:
         ended: the end of the capture; None where it is unknown.
-        starts: of the events of the host. Without the end of the capture, something may go on for
-            as long as nearly all of them take.
+        starts: of the events of the host. If the end of the capture is unknown, something may last
+            as long again as nearly all of them.
     """
     if ended is not None:
         return ended + LATE_NS
@@ -67,7 +67,7 @@ def launches_kernel() -> pl.Expr:
 
 
 def captures() -> pl.Expr:
-    """1 where a call begins to capture a graph, -1 where it ends that, else 0; reads `name`."""
+    """1 where a call begins the capture of a graph, -1 where it ends one, else 0; reads `name`."""
     name = pl.col("name")
     begins = name.str.contains("StreamBeginCapture", literal=True)
     ends = name.str.contains("StreamEndCapture", literal=True)
@@ -136,9 +136,9 @@ def wrong_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, Devi
 def fast_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, DeviceClock]:
     """Process → its device's clock, if that runs fast or slow.
 
-    After a call that waited the device has nothing to do, and starts the next kernel when it is
-    launched. The time from launch to start of these kernels is alike on a right clock. A change of
-    it with time is the median slope between any two of them (Theil 1950, Sen 1968).
+    After a call that waited, the device is idle and starts the next kernel when it is launched. On
+    a right clock, the time from launch to start of these kernels does not change. Its change with
+    time is the median slope between any two of them (Theil 1950, Sen 1968).
 
     Args:
         work: DEVICE_WORK.
@@ -160,10 +160,10 @@ def fast_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, Devic
         at, delay = launch[after].astype(float), (start - launch)[after]
         one, other = np.triu_indices(len(after), 1)
         fast = float(np.median((delay[other] - delay[one]) / np.maximum(at[other] - at[one], 1)))
-        rest = delay - fast * at
-        differ = float(np.median(np.abs(rest - np.median(rest))))
+        residual = delay - fast * at
+        scatter = float(np.median(np.abs(residual - np.median(residual))))
         change = abs(fast) * (at[-1] - at[0])
-        if change > max(2 * EARLY_NS, STEADY * differ) and 1 / MOST_FAST < 1 + fast < MOST_FAST:
+        if change > max(2 * EARLY_NS, STEADY * scatter) and 1 / MOST_FAST < 1 + fast < MOST_FAST:
             clocks[process] = DeviceClock(0, fast, int(launch[0]))
     return clocks
 
@@ -186,9 +186,10 @@ def _at_host_speed(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.Dat
 def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
     """Process → how far its device's clock is late (ns), if calls return before what they wait for.
 
-    A call that waited did so for one of the streams with work that was launched before it and had
-    not ended. On a right clock that work ends before the call. Half of the calls must tell. Then
-    the device had nothing to do, and starts the next kernel when it is launched.
+    A call that waited did so for a stream with work that was launched before it and had not ended.
+    On a right clock, that work ends before the call. The clock is late if at least half of the
+    calls return earlier. Its error is the time from launch to start of the kernels that start
+    soonest, as an idle device starts a kernel when it is launched.
 
     Args:
         work: DEVICE_WORK.
@@ -209,9 +210,9 @@ def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
         first = np.full(len(calls), NEVER)  # end of the stream that is done first
         order, streams = np.lexsort((start, launch)), codes(own[[*STREAM]])
         for stream in np.unique(streams):
-            mine = order[streams[order] == stream]
-            place = np.searchsorted(launch[mine], starts, side="right")
-            done = np.append(0, end[mine])[place]
+            own_work = order[streams[order] == stream]
+            place = np.searchsorted(launch[own_work], starts, side="right")
+            done = np.append(0, end[own_work])[place]
             first = np.minimum(first, np.where(done > starts, done, NEVER))
         known = first < NEVER
         if known.any() and np.median((first - ends)[known]) > EARLY_NS:
@@ -220,19 +221,19 @@ def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
 
 
 def early_by(work: pl.DataFrame) -> dict[int, int]:
-    """Process → how far its device's clock is early (ns): as its kernels start before launches.
+    """Process → how far its device's clock is early (ns), by kernels that start before launches.
 
-    A start of 0 is none, and says nothing of the clock.
+    A start of 0 is no time, and says nothing about the clock.
 
     Args:
         work: DEVICE_WORK.
     """
-    found = work.filter(~possible(), pl.col("start") > 0)
-    if found.is_empty():
+    early = work.filter(~possible(), pl.col("start") > 0)
+    if early.is_empty():
         return {}
     kernels = dict(work.filter(kind="kernel").group_by("process").len().iter_rows())
     moved: dict[int, int] = {}
-    for (process,), part in found.partition_by("process", as_dict=True).items():
+    for (process,), part in early.partition_by("process", as_dict=True).items():
         if part.height >= LEAST_EARLY * kernels[process]:
             by = (part["launch"] - part["start"]).to_numpy()
             moved[process] = int(np.quantile(by, 1 - LEAST_EARLY, method="higher"))

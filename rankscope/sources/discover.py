@@ -23,7 +23,7 @@ UNPACK = {".gz": "gunzip", ".xz": "unxz", ".zst": "unzstd", ".bz2": "bunzip2", "
 """Suffixes of packed files → the command that unpacks one."""
 
 SAMPLE_BYTES = 2**12
-"""Of the beginning, the middle and the end of a report: what differs there is no copy."""
+"""Bytes of the beginning, the middle and the end of a report in which copies must agree."""
 
 
 def discover(
@@ -55,7 +55,7 @@ def discover(
         on_error(path, error)
 
     paths = list(paths)
-    found: dict[Path, ReportFile] = {}
+    by_path: dict[Path, ReportFile] = {}
     others: list[Path] = []
     for path in _expand(paths):
         for file, kind in _walk(path, fail):
@@ -64,12 +64,12 @@ def discover(
                 continue
             try:
                 report = describe(file, kind.name)  # first: it refuses a link to itself
-                found.setdefault(file.resolve(), report)
+                by_path.setdefault(file.resolve(), report)
             except UnreadableReport as error:
                 fail(file, error)
-    if not found and failed:
+    if not by_path and failed:
         raise failed[0]
-    if not found:
+    if not by_path:
         passed = _passed_over(others)
         where = ", ".join(str(path) for path in paths)
         raise UsageError(
@@ -82,8 +82,8 @@ def discover(
                 ]
             ),
         )
-    names = {*found, *map(_without_gz, found)}
-    paths_found = [report.path for report in found.values()]
+    names = {*by_path, *map(_without_gz, by_path)}
+    paths_found = [report.path for report in by_path.values()]
     alike = {_without_numbers(each) for each in (*paths_found, *map(_without_gz, paths_found))}
     for file in others:
         unpacked = _unpacked(file) or file
@@ -92,21 +92,21 @@ def discover(
         if _without_numbers(unpacked) in alike and (problem := _no_report(file)):
             fail(file, problem)
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
-    for resolved, report in found.items():
+    for resolved, report in by_path.items():
         forms.setdefault(_report_key(resolved, report), []).append(report)
     return numbered(sorted(map(_best, forms.values()), key=lambda report: report.path))
 
 
 def united(
     reports: list[ReportFile],
-    own: re.Pattern[str] | None = None,
+    user_pattern: re.Pattern[str] | None = None,
     stored: Sequence[ReportFile] = (),
 ) -> tuple[list[ReportFile], dict[Path, Path]]:
-    """The reports without copies, those that are windows of one process as one.
+    """The reports without copies, where the windows of one process are one report.
 
     Args:
         reports: the reports, by path.
-        own: the user's pattern of the rank.
+        user_pattern: the user's pattern of the rank.
         stored: reports of a database, which others may be copies of.
 
     Returns:
@@ -124,7 +124,7 @@ def united(
         )
         for first, *more in windows:
             by_path[first] = by_path[first].joined([by_path.pop(path) for path in more])
-    return numbered(sorted(by_path.values(), key=lambda report: report.path), own), copies
+    return numbered(sorted(by_path.values(), key=lambda report: report.path), user_pattern), copies
 
 
 def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict[Path, Path]:
@@ -151,7 +151,7 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
                     firsts.append(path)
                 else:
                     copies[path] = same
-            except (OSError, EOFError, zlib.error):  # whoever reads it says why
+            except (OSError, EOFError, zlib.error):  # reading it will raise the error
                 continue
     return copies
 
@@ -159,14 +159,14 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
 def _equal(one: Path, other: Path) -> bool:
     """Whether two files have the same content, packed or not.
 
-    The end of a packed file does not tell: it may be that of its last part alone.
+    The end of a packed file does not show that: it may be of its last part alone.
     """
     if filecmp.cmp(one, other, shallow=False):
         return True
     if not (_is_packed(one) or _is_packed(other)):
         return False
-    with _content(one) as some, _content(other) as others:
-        while (block := some.read(2**20)) == others.read(2**20):
+    with _content(one) as first, _content(other) as second:
+        while (block := first.read(2**20)) == second.read(2**20):
             if not block:
                 return True
     return False
@@ -322,12 +322,12 @@ def _walk(
 
 
 def _passed_over(others: Iterable[Path]) -> UnreadableReport | None:
-    """What the first file is that was passed over for its content; None without any."""
+    """Why the first file was passed over for its content; None without any."""
     return next((error for path in others if (error := _no_report(path))), None)
 
 
 def _no_report(path: Path) -> UnreadableReport | None:
-    """Why a file is no report although its suffix is that of some, or of some that are packed."""
+    """Why a file is no report although its suffix is that of reports, or of packed ones."""
     if _unpacked(path):
         return _packed(path)
     kind = formats.of_content(path.name)

@@ -43,13 +43,13 @@ def named(name: str) -> Format:
     Raises:
         UnreadableReport: there is none, as in a database that a newer rankscope wrote.
     """
-    found = find(name)
-    if found is None:
+    form = find(name)
+    if form is None:
         raise UnreadableReport(
             f"{name}: is not a known report format",
             hint=f"known are {', '.join(each.name for each in FORMATS)}; update rankscope",
         )
-    return found
+    return form
 
 
 def of_folder(name: str) -> Format | None:
@@ -81,8 +81,8 @@ def is_known(name: str) -> bool:
 def of_named_file(path: Path) -> Format:
     """The format of a file that the user names, which is taken for a report in any case."""
     candidates = _by_suffix(path.name)
-    if len(candidates) > 1 and (found := of_file(path)):
-        return found
+    if len(candidates) > 1 and (form := of_file(path)):
+        return form
     return next(iter(candidates), None) or next(each for each in FORMATS if each.any_name)
 
 
@@ -159,5 +159,5 @@ def exports_folder() -> Path:
 def _by_suffix(name: str) -> list[Format]:
     """The formats of files with such a name, that with the longest suffix first."""
     fitting = [(each, each.ending(name)) for each in FORMATS if each.suffixes]
-    found = [(each, end) for each, end in fitting if end in each.suffixes]
-    return [each for each, end in sorted(found, key=lambda one: -len(one[1] or ""))]
+    matching = [(each, end) for each, end in fitting if end in each.suffixes]
+    return [each for each, end in sorted(matching, key=lambda one: -len(one[1] or ""))]

@@ -62,14 +62,14 @@ RanksByEvidence = dict[RankEvidence, dict[int, int]]
 """Evidence → process key → rank; the most trusted evidence first."""
 
 CLOCK_SLACK_NS = 60 * 10**9
-"""Captures of one job overlap in UTC, up to this much for the hosts' clocks."""
+"""Captures of one job overlap in UTC, give or take this much for the hosts' clocks."""
 
 CLOCK_WRONG_NS = 30 * CLOCK_SLACK_NS
 """The same where ranks and size say that they are of one job: a host's clock may be wrong."""
 
 
 class Captured(NamedTuple):
-    """What tells whether a capture is of the same job as others; None is unknown."""
+    """Facts that show whether a capture is of the same job as others; None is unknown."""
 
     path: Path
     rank: int | None
@@ -310,9 +310,9 @@ def _spelled(stem: str) -> list[tuple[int, int | None]]:
     of_world = OF_WORLD.search(stem)
     rank, size = map(int, of_world.groups()) if of_world else (0, 0)
     several = len(OF_DIMENSION.findall(stem)) > 1
-    rest = OF_DIMENSION.sub("", stem) if several else stem
-    if found := [int(number) for number in RANK_IN_NAME.findall(rest)]:
-        return [(each, size if each == rank < size else None) for each in found]
+    undimensioned = OF_DIMENSION.sub("", stem) if several else stem
+    if ranks := [int(number) for number in RANK_IN_NAME.findall(undimensioned)]:
+        return [(each, size if each == rank < size else None) for each in ranks]
     return [(rank, size)] if rank < size else []
 
 

@@ -9,8 +9,8 @@ LEVELS = 3
 def located(report: Path, database: Path | None) -> Path:
     """Where a report is now: at its path, else where its database was moved to.
 
-    The longest end of the path that exists below the database's folder counts, then one below the
-    folders above it, there with at least one folder of its own. The path itself if there is none.
+    The longest end of the path that exists below the database's folder counts, then the longest
+    below the folders above it, which must have at least one folder. If none exists, the path stays.
 
     Args:
         report: the path that the database holds.

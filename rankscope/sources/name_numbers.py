@@ -1,4 +1,4 @@
-"""The numbers in the names of reports: which of them tell the reports apart, and count ranks."""
+"""The numbers in the names of reports: which of them distinguish reports and count ranks."""
 
 import math
 import os
@@ -43,19 +43,21 @@ PLACE_GROUP = re.compile(r"rank[1-9]")
 """Groups of `--rank-pattern` that make a rank together; `rank1` counts slowest."""
 
 
-def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) -> list[ReportFile]:
-    """The reports, with what the numbers in their names say beside each other.
+def numbered(
+    reports: Sequence[ReportFile], user_pattern: re.Pattern[str] | None = None
+) -> list[ReportFile]:
+    """The reports, with the ranks that the numbers in their names give when they are compared.
 
-    It is the rank by the groups `rank1`, `rank2`, … of the user's pattern; or by the number in
-    which all names differ, or those of one folder, or the folders of reports of one name; or by
-    numbers of nodes and devices. The other reports get a pattern for the numbers in which they
+    The rank follows from the groups `rank1`, `rank2`, … of the user's pattern; or from the number
+    in which all names differ, or those of one folder, or the folders of reports of one name; or
+    from numbers of nodes and devices. The other reports get a pattern for the numbers in which they
     differ.
 
     Args:
-        own: the user's pattern of the rank.
+        user_pattern: the user's pattern of the rank.
     """
-    if own is not None and (groups := place_groups(own)):
-        claims = _by_groups([each.path for each in reports], own, groups)
+    if user_pattern is not None and (groups := place_groups(user_pattern)):
+        claims = _by_groups([each.path for each in reports], user_pattern, groups)
         return [replace(each, numbers=claims.get(each.path)) for each in reports]
     paths = [each.path for each in reports]
     nodes, grid = _grid(paths)
@@ -67,8 +69,8 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
     ranks: dict[Path, int] = {}
     if len({HANDLER_ENDING.sub("", formats.title(path)) for path in alone}) > 1:
         alone = []
-    every = grid is not None or differing_numbers(paths)
-    for alike in (paths,) if every else (*folders.values(), alone):
+    all_alike = grid is not None or differing_numbers(paths)
+    for alike in (paths,) if all_alike else (*folders.values(), alone):
         ranks |= differing_numbers(alike)
     claims = {path: Claim(rank, None, NAMES_DIFFER) for path, rank in ranks.items()}
     claims |= {path: Claim(rank, None, NODES) for path, rank in nodes.items()}
@@ -76,14 +78,14 @@ def numbered(reports: Sequence[ReportFile], own: re.Pattern[str] | None = None) 
 
 
 def found_before(rank: int, evidence: str) -> Claim:
-    """What names said of a report when it was ingested: its rank, and the name of the evidence."""
+    """The claim that names made of a report when it was ingested, by its rank and evidence."""
     known = (each for each in (NODES, RANK_PATTERN) if each.name == evidence)
     return Claim(rank, None, next(known, NAMES_DIFFER))
 
 
-def place_groups(own: re.Pattern[str]) -> list[str]:
+def place_groups(user_pattern: re.Pattern[str]) -> list[str]:
     """The groups of a pattern that make a rank together, the slowest first."""
-    return sorted(filter(PLACE_GROUP.fullmatch, own.groupindex))
+    return sorted(filter(PLACE_GROUP.fullmatch, user_pattern.groupindex))
 
 
 def differing_numbers(paths: Iterable[Path]) -> dict[Path, int]:
@@ -114,10 +116,10 @@ def _titles(paths: Sequence[Path]) -> list[str]:
 
 
 def _by_groups(
-    paths: Sequence[Path], own: re.Pattern[str], groups: Sequence[str]
+    paths: Sequence[Path], user_pattern: re.Pattern[str], groups: Sequence[str]
 ) -> dict[Path, Claim]:
     """The ranks of the reports that the user's pattern fits, each group a dimension."""
-    fits = {path: fit for path in paths if (fit := own.search(str(path)))}
+    fits = {path: fit for path in paths if (fit := user_pattern.search(str(path)))}
     places = {
         path: [int(fit[group]) for group in groups]
         for path, fit in fits.items()
@@ -152,14 +154,14 @@ def _varying(paths: Sequence[Path]) -> str | None:
     """A pattern for the only number in which all names differ; None without one."""
     if len(paths) < 2:
         return None
-    found = [[*NUMBER.finditer(HANDLER_ENDING.sub("", title))] for title in _titles(paths)]
-    if len({tuple(each[1] for each in numbers) for numbers in found}) > 1:
+    matches = [[*NUMBER.finditer(HANDLER_ENDING.sub("", title))] for title in _titles(paths)]
+    if len({tuple(each[1] for each in numbers) for numbers in matches}) > 1:
         return None
-    columns = [*zip(*([each[2] for each in numbers] for numbers in found), strict=True)]
+    columns = [*zip(*([each[2] for each in numbers] for numbers in matches), strict=True)]
     [nth, *others] = [nth for nth, column in enumerate(columns) if len({*column}) > 1] or [-1]
     if nth < 0 or others:
         return None
-    number = found[0][nth]
+    number = matches[0][nth]
     before = re.search("[^/]*$", number.string[: number.start(2)])
     assert before is not None
     for beginning in (number[1], before[0]):  # the shorter one may fit another number
@@ -173,15 +175,15 @@ def _varying(paths: Sequence[Path]) -> str | None:
 def _grid(paths: Sequence[Path]) -> tuple[dict[Path, int], str | None]:
     """The ranks of reports that are named by node and device; a pattern for other dimensions.
 
-    A device is that of a node where the numbers of both make a whole grid, as the launchers of
-    PyTorch count. Nothing tells in which order other dimensions are counted.
+    Devices belong to nodes where the numbers of both make a whole grid, as the launchers of PyTorch
+    count. The order in which other dimensions are counted is unknown.
     """
-    found = [[*PLACE.finditer(title)] for title in _titles(paths)] if len(paths) > 1 else []
-    words = {tuple(each[2].lower() for each in places) for places in found}
+    matches = [[*PLACE.finditer(title)] for title in _titles(paths)] if len(paths) > 1 else []
+    words = {tuple(each[2].lower() for each in places) for places in matches}
     if len(words) != 1:
         return {}, None
     speeds = [next(i for i, of in enumerate(SLOWEST_FIRST) if word in of) for word in words.pop()]
-    columns = [*zip(*([int(each[3]) for each in places] for places in found), strict=True)]
+    columns = [*zip(*([int(each[3]) for each in places] for places in matches), strict=True)]
     varying = [nth for nth, column in enumerate(columns) if len({*column}) > 1]
     varying = [nth for nth in varying if columns[nth] not in columns[:nth]]
     rows = [[columns[nth][row] for nth in varying] for row in range(len(paths))]
@@ -192,5 +194,5 @@ def _grid(paths: Sequence[Path]) -> tuple[dict[Path, int], str | None]:
         return _counted([*zip(paths, rows, strict=True)]), None
     order = sorted(varying, key=lambda nth: speeds[nth])
     return {}, ".*".join(
-        rf"{re.escape(found[0][nth][1])}(?P<rank{order.index(nth) + 1}>\d+)" for nth in varying
+        rf"{re.escape(matches[0][nth][1])}(?P<rank{order.index(nth) + 1}>\d+)" for nth in varying
     )

@@ -57,10 +57,10 @@ class Format:
     hints: IterationHints
 
     read_windows: Callable[[Path, Vocabulary | None, Sequence[Path]], Trace] | None = None
-    """As `read`, together with further windows of the same process; None: it has no such."""
+    """As `read`, together with further windows of the same process; None: there are none."""
 
     joined: Callable[[Iterable[Path]], list[tuple[Path, ...]]] | None = None
-    """Which of its files are windows of one process, in the order of time; None: it has no such."""
+    """Which files are windows of one process, in the order of time; None: none are."""
 
     suffixes: tuple[str, ...] = ()
     """Endings of files, in lower case; files are matched in any case."""

@@ -2,9 +2,9 @@
 
 Large ordinary files are read by `sqlite_pages`, all others by ADBC's driver (columnar, streaming,
 maintained by the Arrow project), to the same frames. The driver infers a column's type from the
-first rows, and fails at a value of another type. An integer column may contain such: then it is
-selected once more, with a number for all that is no integer. Text may contain NULs or bytes that
-are not UTF-8, so it is selected as bytes, never null.
+first rows, and fails at a value of another type. If an integer column contains one, it is selected
+once more, with a number in place of everything that is no integer. Text may contain NULs or bytes
+that are not UTF-8, so it is selected as bytes, never null.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class KernelRule:
         if self.own:
             tests += (("full", pattern) for pattern in self.patterns)
         tests += (("qualified", pattern) for pattern in self.qualified)
-        found = [pl.col(column).str.contains(pattern) for column, pattern in tests]
-        return pl.any_horizontal(found).fill_null(False)
+        fitting = [pl.col(column).str.contains(pattern) for column, pattern in tests]
+        return pl.any_horizontal(fitting).fill_null(False)
 
 
 @cache
@@ -102,7 +102,7 @@ def stated_operations(collectives: pl.Series) -> pl.Series:
         for row in conventions()["collective"]
         for words in row["words"]
     }
-    asked = collectives.alias("name").to_frame().select(SQUASHED).to_series()
-    operations = asked.replace_strict(spelled, default="grouped", return_dtype=pl.String)
-    stated = asked.str.len_bytes() > 0
+    squashed_names = collectives.alias("name").to_frame().select(SQUASHED).to_series()
+    operations = squashed_names.replace_strict(spelled, default="grouped", return_dtype=pl.String)
+    stated = squashed_names.str.len_bytes() > 0
     return operations.set(~stated.fill_null(False), None).cast(OPERATION)

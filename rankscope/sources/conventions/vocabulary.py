@@ -43,16 +43,16 @@ class NameCache:
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The keys of a frame, row by row, with their meanings."""
-        asked, known = frame[self._key], self._known
+        keys, known = frame[self._key], self._known
         if known is None:
-            known = self._looked_up(asked)
-        found = self._joined(asked, known)
-        if found["known"].has_nulls():
-            fresh = asked.filter(found["known"].is_null())
+            known = self._looked_up(keys)
+        joined = self._joined(keys, known)
+        if joined["known"].has_nulls():
+            fresh = keys.filter(joined["known"].is_null())
             known = pl.concat([known, self._looked_up(fresh)])
-            found = self._joined(asked, known)
+            joined = self._joined(keys, known)
         self._known = known if known.height <= self._most else None
-        return found[[name for name in found.columns if name != "known"]]
+        return joined[[name for name in joined.columns if name != "known"]]
 
     def _looked_up(self, names: pl.DataFrame) -> pl.DataFrame:
         return self._look_up(names.unique(maintain_order=True)).with_columns(known=True)
@@ -158,12 +158,12 @@ class Vocabulary:
     def operators(self, names: pl.Series) -> pl.Series:
         """Boolean: whether ranges of these names are operators that compute, in every domain."""
         domains = pl.DataFrame({"domain": ["", *{row.domain for row in self.rows if row.domain}]})
-        every = names.unique().alias("name").to_frame().join(domains, how="cross")
-        few = pl.col("operation").is_not_null()  # that communicate
-        surely = (pl.col("means").is_in(OPERATORS).fill_null(False) & ~few).all()
-        by_name = self.meanings(every).group_by("name").agg(surely)
-        asked = names.alias("name").to_frame()
-        return asked.join(by_name, on="name", how="left", maintain_order="left")["means"]
+        pairs = names.unique().alias("name").to_frame().join(domains, how="cross")
+        communicates = pl.col("operation").is_not_null()  # that communicate
+        surely = (pl.col("means").is_in(OPERATORS).fill_null(False) & ~communicates).all()
+        by_name = self.meanings(pairs).group_by("name").agg(surely)
+        in_order = names.alias("name").to_frame()
+        return in_order.join(by_name, on="name", how="left", maintain_order="left")["means"]
 
     def tell(self, names: pl.Series) -> pl.Series:
         """Boolean: whether these names have a meaning in any domain."""

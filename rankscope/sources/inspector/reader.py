@@ -37,7 +37,7 @@ LARGEST_LINE = 2**20
 """Most bytes of a line; real ones have some hundred, and a hundred more for each channel."""
 
 LARGEST_US = 2**52
-"""Times from here on are none: in ns they would not fit."""
+"""Larger numbers are no times: in ns they would not fit."""
 
 Length = Annotated[float, msgspec.Meta(ge=0, lt=LARGEST_US)]
 """How long an operation took, µs."""
@@ -46,7 +46,7 @@ LARGEST_COMMUNICATOR = RankEvidence("largest communicator", EvidenceKind.PROFILE
 """The rank in the communicator with the most ranks, which is usually that of all."""
 
 FROM_ENQUEUED = "collective_cpu"
-"""The source of a length that begins when the call is queued: it tells no wait in the kernel."""
+"""The source of a length that begins when the call is queued, so that no wait can be seen."""
 
 VERBOSE = "record with NCCL_INSPECTOR_DUMP_VERBOSE=1, which adds times"
 
@@ -300,8 +300,8 @@ def _row(
 def _device_work(frame: pl.DataFrame, zero: int, process: int) -> pl.DataFrame:
     """DEVICE_WORK of ROWS.
 
-    NCCL counts the calls of each operation of a communicator. So a number says which call of the
-    communicator it is only where all of them are of one operation.
+    NCCL counts the calls of each operation of a communicator separately. So a number identifies a
+    call of the communicator only where all calls are of one operation.
     """
     alone = pl.col("name").n_unique().over("communicator") == 1
     work = frame.with_columns(

@@ -43,10 +43,10 @@ LAUNCHES = ("_runtime", "_driver")
 UNUSED_CATEGORIES = re.compile(
     "gpu_user_annotation|python_function|ac2g|cuda_(sync|event|profiler)|overhead|gpu_pm|fwd"
 )
-"""Beginnings of categories, in lower case, whose events tell nothing that others do not."""
+"""Beginnings of categories, in lower case, whose events add nothing to the others."""
 
 UNUSED, STRANGE = "unused", "strange"
-"""In place of the nature of events whose category is one of these, or is not known."""
+"""In place of a nature: of events with a category of these, and of events with an unknown one."""
 
 WINDOW_END = "Record Window End"
 """Name of the instant event at which the profiler stopped."""
@@ -138,14 +138,14 @@ def frames(batch: Iterable[Event], file: EventFile) -> dict[str, pl.DataFrame]:
             sorted_out[NAMED].append(event)
     sorted_out.pop(UNUSED, None)
     file.strange.update(each.cat for each in sorted_out.pop(STRANGE, ()) if _of_device(each))
-    every = [event for events in sorted_out.values() for event in events]
-    moments = times([event.ts for event in every] + [event.dur for event in every])
-    found = {}
+    all_events = [event for events in sorted_out.values() for event in events]
+    moments = times([event.ts for event in all_events] + [event.dur for event in all_events])
+    by_nature = {}
     for nature, events in sorted_out.items():
-        start, length = (moments.slice(at, len(events)) for at in (0, len(every)))
-        found[nature] = _frame(nature, events, start, length)
+        start, length = (moments.slice(at, len(events)) for at in (0, len(all_events)))
+        by_nature[nature] = _frame(nature, events, start, length)
         moments = moments.slice(len(events))
-    return found
+    return by_nature
 
 
 @cache
@@ -271,8 +271,8 @@ def _stated_ranks(args: list[Args]) -> pl.Series:
 
 def _named_ranks(args: list[Args]) -> pl.Series:
     """The ranks that names of processes have: `RANK 3 - GPU`."""
-    found = [RANK_NAME.search(str(each.name)) for each in args]
-    return pl.Series([None if each is None else int(each[1]) for each in found], dtype=pl.Int64)
+    matches = [RANK_NAME.search(str(each.name)) for each in args]
+    return pl.Series([None if each is None else int(each[1]) for each in matches], dtype=pl.Int64)
 
 
 def _communicators(args: list[Args]) -> pl.Series:
@@ -339,5 +339,5 @@ def integers(values: list[Number]) -> pl.Series:
 
 
 def _integer(value: Number) -> int | None:
-    found = re.search(r"(?:^|[^\d.])(-?\d{1,18})(?:\.0*)?$", str(value)[-40:])
-    return int(found[1]) if found else None
+    match = re.search(r"(?:^|[^\d.])(-?\d{1,18})(?:\.0*)?$", str(value)[-40:])
+    return int(match[1]) if match else None

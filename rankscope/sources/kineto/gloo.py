@@ -20,8 +20,8 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
         ranges: frame of SCHEMAS[RANGE].
     """
     is_gloo = pl.col("name").str.starts_with("gloo:") & (pl.col("domain") == "")
-    found = ranges.filter(is_gloo).sort("start")
-    if found.is_empty():
+    collectives = ranges.filter(is_gloo).sort("start")
+    if collectives.is_empty():
         return ranges
     operators = ranges.filter(pl.col("domain") == OPERATORS).sort("start")
     is_call = pl.col("name").str.starts_with("c10d::")
@@ -34,7 +34,7 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
         .select("process", caller="thread", before="start", reached="reached")
     )
     waits = (
-        found.join_asof(
+        collectives.join_asof(
             calls, on="start", by="process", strategy="backward", check_sortedness=False
         )
         .with_columns(pl.col("caller").fill_null(pl.col("thread")))

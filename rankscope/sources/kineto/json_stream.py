@@ -147,7 +147,7 @@ class EventFile:
         self.about: list[About] = []
         self.events = 0
         self.broken = 0
-        self.strange: Counter[str] = Counter()  # category → its events, which nobody knows
+        self.strange: Counter[str] = Counter()  # unknown category → its events
         self._begun: dict[tuple[Number, Number], list[Event]] = {}  # by thread, without an end
         self.is_cut = False
         self._unpacked = self._bytes = 0
@@ -163,7 +163,7 @@ class EventFile:
         return self.about
 
     def beginning(self) -> list[Event]:
-        """The first events, as far as a small part of the file holds them."""
+        """The first events: those in a small part at the beginning of the file."""
         with _opened(self.path) as file:
             data = self._read(file, HEAD_BYTES)
         _, start = self._skip_head(data)
@@ -228,10 +228,10 @@ class EventFile:
         if self.events > self.limits.most_events + self._bytes:
             raise self._swollen(counted(self.events, "event"))
 
-    def _swollen(self, found: str) -> UnreadableReport:
+    def _swollen(self, amount: str) -> UnreadableReport:
         return UnreadableReport(
             f"{self.path}: is no profiler trace: its {self._bytes:,} bytes unpack to more than "
-            f"{found}",
+            f"{amount}",
             hint=NAME_HINT,
         )
 
@@ -258,12 +258,12 @@ class EventFile:
             empty = UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
             raise self.truncated() if self.is_cut else empty
         data = data.replace(BOM_UTF8, b"   ", 1) if data.startswith(BOM_UTF8) else data
-        for found in islice(OPENING.finditer(data), TRIES):
+        for opening in islice(OPENING.finditer(data), TRIES):
             try:
-                self.about.append(_decoded(ABOUT, data[: found.end()] + b"]}"))
+                self.about.append(_decoded(ABOUT, data[: opening.end()] + b"]}"))
             except (Malformed, msgspec.ValidationError):
                 continue
-            return False, found.end()
+            return False, opening.end()
         if data.lstrip()[:1] == b"[":
             return True, data.index(b"[") + 1
         raise self._no_trace(data)
@@ -325,8 +325,8 @@ class EventFile:
                 continue
             if about is not None:
                 self.about.append(about)
-            events, rest = self._salvaged(data[:end] + b",{")
-            if rest.strip() != b"{":
+            events, unread = self._salvaged(data[:end] + b",{")
+            if unread.strip() != b"{":
                 break
             return events
         else:  # whatever follows the events is lost
@@ -337,7 +337,7 @@ class EventFile:
     def _salvaged(self, data: bytes) -> tuple[list[Event], bytes]:
         """The valid events at the front of `data`, one by one, and the rest.
 
-        What is no event up to the next border is left out and counted.
+        Text up to the next border that is no event is left out and counted.
 
         Raises:
             UnreadableReport: most of it is not valid.
@@ -411,9 +411,9 @@ def _last_borders(data: bytes) -> list[int]:
     """Offsets of the last commas between objects, the last one first."""
     window = 2**16
     while True:
-        found = [match.start(1) for match in BORDER.finditer(data, max(0, len(data) - window))]
-        if len(found) >= TRIES or window >= len(data):
-            return found[: -TRIES - 1 : -1]
+        borders = [match.start(1) for match in BORDER.finditer(data, max(0, len(data) - window))]
+        if len(borders) >= TRIES or window >= len(data):
+            return borders[: -TRIES - 1 : -1]
         window *= 16
 
 

@@ -9,10 +9,10 @@ class Limits:
 
     Attributes:
         first_bytes: bytes that are read first; the fields before the events fit in.
-        chunk_bytes: bytes that are read at once after these; events of more are slower to make.
+        chunk_bytes: bytes that are read at once after these; larger chunks are slower to decode.
         largest_bytes: of one event, and of the text after the events, in Kineto's files.
-        most_times, most_bytes: a file may unpack to this many times its bytes, and so many more;
-            real ones to 10 to 30 times.
+        most_times, most_bytes: a file may unpack to `most_times` its size, and `most_bytes` more;
+            real ones unpack to 10 to 30 times their size.
         most_events: a file may hold this many events more than it has bytes; real ones have one in
             10 to 20 bytes.
         most_names: different names of ranges, and of kernels; real traces have thousands.

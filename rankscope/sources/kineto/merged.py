@@ -1,4 +1,4 @@
-"""Traces that a tool merged from those of several ranks: which process runs what on the device.
+"""Traces that a tool merged from those of several ranks: the process of each device operation.
 
 Ids that link work to its launch are unique in one process only.
 """
@@ -12,7 +12,7 @@ from rankscope.model.reports import Process, plain_process
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Whose events are whose in a merged trace; empty for a trace of one process."""
+    """The owners of events in a merged trace; empty for a trace of one process."""
 
     ranks: dict[int, int] = field(default_factory=dict)  # process → the rank that events state
     process_of: dict[int, int] = field(default_factory=dict)  # owner of device work → process
@@ -31,7 +31,7 @@ PIDS = 2**32
 
 
 def apart(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
-    """The events of ranks that have one process id, as those of processes of their own.
+    """The events of ranks that share a process id, with a process of its own for each rank.
 
     Containers number their processes alike. The id is then that of the process plus PIDS times
     the rank that the event states.
@@ -102,13 +102,13 @@ def rank_of(ranges: pl.DataFrame, launches: pl.DataFrame, work: pl.DataFrame) ->
         launches: rank of API calls.
         work: rank and communicator of device work.
     """
-    every = pl.concat(each["rank"].drop_nulls().unique() for each in (ranges, launches, work))
-    said = {*every}
-    if not said:
+    stated = pl.concat(each["rank"].drop_nulls().unique() for each in (ranges, launches, work))
+    ranks = {*stated}
+    if not ranks:
         groups = work["communicator"].drop_nulls().unique().str.extract(MEMBERS).drop_nulls()
         members = [{*map(int, each.strip(",").split(","))} for each in groups]
-        said = set.intersection(*members) if members else said
-    return said.pop() if len(said) == 1 else None
+        ranks = set.intersection(*members) if members else ranks
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _stated(events: pl.DataFrame) -> dict[int, int]:

@@ -119,15 +119,15 @@ def read(
     incomplete += sum(each.height for each, _ in known) - sum(each.height for each in possible)
     ranges, launches, work = apart(possible)
     process = _process(ranges, launches)
-    whose = owners(ranges, launches, work, whole[NAMED])
-    ranks = whose.ranks
-    if not whose.process_of and (rank := rank_of(ranges, launches, work)) is not None:
+    owned = owners(ranges, launches, work, whole[NAMED])
+    ranks = owned.ranks
+    if not owned.process_of and (rank := rank_of(ranges, launches, work)) is not None:
         ranks = {process: rank}
     stated = facts_of(file.about)
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
-    work, calls = _communicating(work, words), _nth_calls(launches, whose.within)
-    device_work = _device_work(work, calls, ranges, process, whose)
+    work, calls = _communicating(work, words), _nth_calls(launches, owned.within)
+    device_work = _device_work(work, calls, ranges, process, owned)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
     device_work, moved = on_host_time(device_work, sync_calls)
     return Trace(
@@ -155,7 +155,7 @@ def read(
             sync_calls=sync_calls,
         ),
         event_ranks=ranks,
-        process_of=without_rank if whose.ranks else plain_process,
+        process_of=without_rank if owned.ranks else plain_process,
         cut_ns=_cut(launches, device_work) if file.is_cut else None,
         pauses=tuple((begin - zero, end - zero) for begin, end in pauses),
         host_events=sum(events[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
@@ -174,7 +174,7 @@ def _decoded(path: Path, limits: Limits) -> tuple[EventFile, Frames]:
 
 
 def _strange(file: EventFile) -> tuple[str, ...]:
-    """What is said of events of a device whose kind nobody knows."""
+    """The message about events of a device whose kind is unknown."""
     if not file.strange:
         return ()
     kinds = and_more(
@@ -204,7 +204,7 @@ def _check(path: Path, file: EventFile, events: Frames, limits: Limits) -> None:
 
 
 def _whole(events: Frames) -> tuple[Frames, int]:
-    """The events with all that they need, and the number of the others."""
+    """The events that have all required columns, and the number of the others."""
     whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in events.items()}
     incomplete = sum(
         frame.height - whole[nature].height for nature, frame in events.items() if nature != NAMED
@@ -261,12 +261,12 @@ def _gpus(about: About) -> list[Gpu]:
 
 def _host_in_name(path: Path, process: int) -> str | None:
     """The host in the file's name, if the name also has the pid of the file's process."""
-    found = WORKER_NAME.match(path.name)
-    return first_printable([found[1]]) if found and int(found[2]) == process else None
+    match = WORKER_NAME.match(path.name)
+    return first_printable([match[1]]) if match and int(match[2]) == process else None
 
 
 def _cut(launches: pl.DataFrame, work: pl.DataFrame) -> int:
-    """The time (ns) until which a trace is whole that ends amid its events."""
+    """The time (ns) up to which a trace that ends amid its events is complete."""
     ends = [frame["end"].max() for frame in (launches, work) if frame.height]
     return min((end for end in ends if isinstance(end, int)), default=0)
 
@@ -285,13 +285,13 @@ def _without_record(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:
     """The process of the file: the one with the most host events."""
-    every = pl.concat([ranges["process"], launches["process"]]).value_counts()
-    busiest = every.sort("count", "process", descending=True)["process"]
+    counts = pl.concat([ranges["process"], launches["process"]]).value_counts()
+    busiest = counts.sort("count", "process", descending=True)["process"]
     return int(busiest[0]) if len(busiest) else 0
 
 
 def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
-    """Work whose `operation` is the user's, else what the trace states, else what names say."""
+    """Work with the `operation` that the user states, else the trace, else the kernel's name."""
     operations = words.operations(work)
     named = with_series(work, operations["operation"].alias("named"), operations["own"])
     return named.with_columns(operation=known("operation", "named", "own"))
@@ -302,15 +302,15 @@ def _device_work(
     calls: pl.DataFrame,
     ranges: pl.DataFrame,
     process: int,
-    whose: Owners,
+    owned: Owners,
 ) -> pl.DataFrame:
-    """DEVICE_WORK and correlation; work has the call that launched it, else the operator of it."""
-    within = whose.within
-    if whose.process_of:
-        known = pl.col("owner").replace_strict(
-            whose.process_of, default=None, return_dtype=pl.Int64
+    """DEVICE_WORK and correlation, with the launch by a call, else by the operator it ran for."""
+    within = owned.within
+    if owned.process_of:
+        owner_process = pl.col("owner").replace_strict(
+            owned.process_of, default=None, return_dtype=pl.Int64
         )
-        work = work.with_columns(process=known)
+        work = work.with_columns(process=owner_process)
     called = calls.select(
         "correlation", "process", "nth", "graph", launch="start", launch_thread="thread"
     )
@@ -333,9 +333,10 @@ def _device_work(
 
 
 def _nth_calls(launches: pl.DataFrame, within: list[str]) -> pl.DataFrame:
-    """API calls by start, with `nth`: how many calls had the number before.
+    """API calls by start, with `nth`: how many earlier calls had the same number.
 
-    A call within another one of its number is left out: an API that calls another has one number.
+    A call within another one of its number is left out: an API that calls another one passes its
+    number on.
     """
     key = ["correlation", *within]
     calls = launches.filter(pl.col("correlation") != 0).sort("start")
@@ -346,9 +347,9 @@ def _nth_calls(launches: pl.DataFrame, within: list[str]) -> pl.DataFrame:
 
 
 def _numbered(work: pl.DataFrame, calls: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Work with `nth`: which of the calls of its number launched it; null where nothing tells.
+    """Work with `nth`: which of the calls of its number launched it; null where that is unknown.
 
-    The works of a number that was used again come in the order of its calls, if none is missing.
+    Operations of a number that was used again are in the order of its calls, if none is missing.
     """
     if not calls["nth"].max():
         return work.with_columns(nth=pl.lit(0, pl.Int64))
@@ -365,7 +366,7 @@ def _numbered(work: pl.DataFrame, calls: pl.DataFrame, key: list[str]) -> pl.Dat
 
 
 def _in_order(work: pl.DataFrame, process: int) -> pl.DataFrame:
-    """Device work by start; what no call launched is of a process, and of no graph."""
+    """Device work by start; work that no call launched belongs to `process`, and to no graph."""
     whole = work.with_columns(
         pl.col("process").fill_null(process), pl.col("graph").fill_null(False)
     )

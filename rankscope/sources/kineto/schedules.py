@@ -40,9 +40,9 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
     """The windows of each process that wrote several, in the order of their steps.
 
     They are windows of one process if rank, size of the job, host and process id are the same, and
-    if no step is in two of them: a container has the same ids in every job, but a job that starts
-    again counts its steps from 0. All ranks of a job have the same schedule, so that the steps of
-    one rank are looked at.
+    no step is in two of them. Ids alone are not enough: a container has the same ids in every job,
+    but a job that starts again counts its steps from 0. All ranks of a job have the same schedule,
+    so only the steps of one rank are compared.
     """
     by_process: dict[tuple[int, int, str, int], list[_Head]] = {}
     by_claim: dict[Claim | None, list[Path]] = {}

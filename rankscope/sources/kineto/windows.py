@@ -1,4 +1,4 @@
-"""The files of several windows of one process, as if it had written one."""
+"""The files of several windows of one process, joined as if they were one file."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -28,27 +28,27 @@ def in_one(
     """
     (first, _), (last, _) = windows[0], windows[-1]
     zero = base_time(first.about) or 0
-    every: list[Frames] = []
+    moved: list[Frames] = []
     for nth, (file, events) in enumerate(windows):
         whole = _until_cut(events) if file.is_cut and file is not last else events
         later = (base_time(file.about) or 0) - zero
-        every.append({nature: _moved(frame, later, nth) for nature, frame in whole.items()})
+        moved.append({nature: _moved(frame, later, nth) for nature, frame in whole.items()})
         if file is not first:
             first.about += file.about
             first.events += file.events
             first.broken += file.broken
             first.strange += file.strange
     first.is_cut = last.is_cut
-    spans = [_span(each) for each in every]
+    spans = [_span(each) for each in moved]
     pauses = [(one[1], max(one[1], later[0])) for one, later in pairwise(spans)]
     frames = {
-        nature: pl.concat((each[nature] for each in every), rechunk=True) for nature in every[0]
+        nature: pl.concat((each[nature] for each in moved), rechunk=True) for nature in moved[0]
     }
     return first, frames, pauses
 
 
 def base_time(about: Sequence[About]) -> int | None:
-    """What must be added to the times of a file, ns; None where it does not say."""
+    """The time to add to the times of a file, ns; None where the file does not state it."""
     return next((each.base_time for each in about if isinstance(each.base_time, int)), None)
 
 

@@ -87,13 +87,13 @@ class Strings:
         if not ids.has_nulls() and least >= 0 and most < len(self._dense):
             return taken(self._dense, ids.to_numpy())
         near = ids.is_between(0, len(self._dense) - 1)
-        found = self._dense.gather(ids.set(~near, None))
+        texts = self._dense.gather(ids.set(~near, None))
         if self._others.is_empty():
-            return found
+            return texts
         far = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
-        return pl.select(pl.coalesce(found, far["value"])).to_series()
+        return pl.select(pl.coalesce(texts, far["value"])).to_series()
 
     def of_values(self, ids: pl.Series, values: pl.Series) -> Strings:
-        """Other values of some ids of this pool; of several of an id the first that is known."""
+        """Other values for ids of this pool; of several values for an id, the first known one."""
         pairs = pl.DataFrame([ids.alias("id"), values.alias("value")]).drop_nulls()
         return Strings(pairs.unique("id", keep="first", maintain_order=True), len(self._dense))

@@ -121,7 +121,7 @@ def _of_gpus(file: Columns, edges: Times) -> pl.DataFrame:
             source=pl.lit("gpu"),
             device=pl.col("number").replace_strict(devices, default="", return_dtype=pl.String),
         )
-        .pipe(_told)
+        .pipe(_windowed)
     )
 
 
@@ -155,7 +155,7 @@ def _of_adapters(file: Columns, edges: Times) -> pl.DataFrame:
             source=pl.lit("nic"),
             device=pl.col("globalId").replace_strict(guids, default="", return_dtype=pl.String),
         )
-        .pipe(_told)
+        .pipe(_windowed)
     )
 
 
@@ -184,9 +184,9 @@ def _page_faults(
     sums = _sums(pieces, edges, [])
     if sums.is_empty():
         return pl.DataFrame(schema=WINDOWED_COUNTERS)
-    every = pl.DataFrame({"window": pl.int_range(len(edges) - 1, eager=True)})
+    windows = pl.DataFrame({"window": pl.int_range(len(edges) - 1, eager=True)})
     return (
-        every.join(sums, on="window", how="left")
+        windows.join(sums, on="window", how="left")
         .with_columns(
             pl.col("count").fill_null(0),
             value=pl.col("plain").fill_null(0),
@@ -194,19 +194,19 @@ def _page_faults(
             device=pl.lit(""),
             metric=pl.lit(str(counter)),
         )
-        .pipe(_told)
+        .pipe(_windowed)
     )
 
 
 def _named(listed: pl.DataFrame, name: str, known: dict[str, Counter]) -> pl.DataFrame:
     """The ids of known metrics, with `metric`."""
     text = pl.col(name).str.to_lowercase().str.strip_chars()
-    found = pl.coalesce(
+    by_name = pl.coalesce(
         pl.when(text.str.contains(pattern)).then(pl.lit(str(metric)))
         for pattern, metric in known.items()
     )
     ids = [each for each, dtype in listed.schema.items() if dtype == pl.Int64]
-    return listed.select(*ids, metric=found).drop_nulls().unique(ids, keep="first")
+    return listed.select(*ids, metric=by_name).drop_nulls().unique(ids, keep="first")
 
 
 def _sums(pieces: Iterator[pl.DataFrame], edges: Times, key: list[str]) -> pl.DataFrame:
@@ -231,5 +231,5 @@ def _sums(pieces: Iterator[pl.DataFrame], edges: Times, key: list[str]) -> pl.Da
     return sums.agg(pl.col("count", "weight", "total", "plain").sum())
 
 
-def _told(rows: pl.DataFrame) -> pl.DataFrame:
+def _windowed(rows: pl.DataFrame) -> pl.DataFrame:
     return conform(rows, WINDOWED_COUNTERS, drop_others=True).sort("window", "device", "metric")

@@ -60,7 +60,7 @@ KINDS = pl.Schema(
 KNOWN = pl.Schema(
     {"id": pl.Int64(), "full": pl.Int64(), "name": pl.Categorical(), "operation": OPERATION}
 )
-"""What the ids of a kernel's short and whole name tell."""
+"""Name and operation by the ids of a kernel's short and whole name."""
 
 NAMELESS = "the table StringIds is missing or empty, so that kernels have no names"
 
@@ -99,9 +99,9 @@ def device_work(
         done = _operations(whole, table, names)
         parts.append(with_series(_launched(done, launches), done["correlationId"]))
         recorded += whole.height
-    every, moved = on_host_time(_in_one(parts), launches.sync_calls)
-    launches.record(every)
-    work, unread = with_nccl(file, every[DEVICE_WORK.names()], nvtx_events)
+    work_in_order, moved = on_host_time(_in_one(parts), launches.sync_calls)
+    launches.record(work_in_order)
+    work, unread = with_nccl(file, work_in_order[DEVICE_WORK.names()], nvtx_events)
     return InMemoryWork(
         work,
         recorded + launches.count,
@@ -114,7 +114,7 @@ def device_work(
 
 
 class _StreamedWork:
-    """Work of the device in pieces, kept narrow; where they are too many, they are read again."""
+    """Work of the device in narrow pieces, which are kept or, if they are too many, read again."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class _StreamedWork:
         self._names, self._until = names, until
         self._reading = self._read()
         self._kept: list[pl.DataFrame] | None = []
-        self._seen: _Seen | None = None
+        self._seen: _Survey | None = None
         self._moved: dict[int, DeviceClock] | None = None
-        self._gone_through = False
+        self._all_read = False
         self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
         self.unread = names.missing
         if tells(file, nvtx_events):
@@ -148,7 +148,7 @@ class _StreamedWork:
     @property
     def kinds(self) -> pl.DataFrame:
         """DEVICE_KINDS."""
-        kinds = self._look.kinds
+        kinds = self._survey.kinds
         return device_kinds(
             kinds.with_columns(
                 name=self._names.of(kinds["id"]), operation=self._names.operations(kinds["full"])
@@ -158,27 +158,27 @@ class _StreamedWork:
     @property
     def rows(self) -> int:
         """The number of rows that were read, including those of launches."""
-        return int(self._look.places["rows"].sum()) + self._launches.count
+        return int(self._survey.places["rows"].sum()) + self._launches.count
 
     @property
     def broken(self) -> int:
         """The number of rows left out."""
-        return self._look.broken
+        return self._survey.broken
 
     @property
     def unrecorded(self) -> pl.DataFrame:
         """UNRECORDED."""
-        self._go_through()
+        self._read_all()
         return self._launches.unrecorded()
 
     @property
     def moved(self) -> dict[int, DeviceClock]:
-        """Process → by how much times were off: by the first of them, if one process has all."""
-        self._go_through()
+        """Process → its device's clock if wrong, by the first part, if one process has all work."""
+        self._read_all()
         return self._moved or {}
 
-    def _go_through(self) -> None:
-        if not self._gone_through:
+    def _read_all(self) -> None:
+        if not self._all_read:
             deque(self.parts(), maxlen=0)
 
     @property
@@ -187,14 +187,14 @@ class _StreamedWork:
         return self._launches.sync_calls
 
     def first_look(self) -> Iterator[pl.DataFrame]:
-        """All of it; in the order of the tables where it is too much to be kept."""
+        """All work; in the order of the tables if it is too much to be kept."""
         if self._described is None and self._launches.of_kernels > self._file.limits.kept:
             return chain([empty(DEVICE_WORK)], map(self._launched, self._pieces()))
         return self.parts()
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """DEVICE_WORK in the order of the starts."""
-        if self._look.places.is_empty():
+        if self._survey.places.is_empty():
             return iter([empty(DEVICE_WORK)])
         parts = self._on_host_time()
         return parts if self._described is None else _with(self._described, parts)
@@ -204,22 +204,22 @@ class _StreamedWork:
         for part in self._in_order():
             work = self._launched(part)
             if self._moved is None:
-                alone = self._look.kinds["process"].n_unique() == 1
+                alone = self._survey.kinds["process"].n_unique() == 1
                 self._moved = wrong_clocks(work, self.sync_calls) if alone else {}
-            if self._gone_through:
+            if self._all_read:
                 yield moved_by(work, self._moved)
                 continue
             whole = moved_by(with_series(work, part["correlationId"]), self._moved)
             self._launches.record(whole.select("process", "correlationId"))
             yield whole.drop("correlationId")
-        self._gone_through = True
+        self._all_read = True
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> StreamedEvents:
         """The rows after `change`, which is applied at every read."""
         return StreamedEvents(lambda: map(change, self.parts()))
 
     @property
-    def _look(self) -> _Seen:
+    def _survey(self) -> _Survey:
         if self._seen is None:
             deque(self._pieces(), maxlen=0)
         assert self._seen is not None
@@ -241,7 +241,7 @@ class _StreamedWork:
     def _in_order(self) -> Iterator[pl.DataFrame]:
         """Narrow rows in the order of their starts, about `Limits.part_rows` at once."""
         if self._kept is None:
-            return _in_windows(self._chosen, self._look.places, self._file.limits.part_rows)
+            return _in_windows(self._chosen, self._survey.places, self._file.limits.part_rows)
         if len(self._kept) > 1 or not self._kept[0]["start"].is_sorted():
             self._kept.append(_in_one(self._kept))
         return self._kept[0].iter_slices(self._file.limits.part_rows)
@@ -263,7 +263,7 @@ class _StreamedWork:
                 places.append((table, number, whole.height, whole["start"].min()))
                 yield self._narrow(whole, table)
         spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
-        self._seen = _Seen(pl.concat(kinds), spread, broken)
+        self._seen = _Survey(pl.concat(kinds), spread, broken)
 
     def _narrow(self, whole: pl.DataFrame, table: str) -> pl.DataFrame:
         """Columns of DEVICE_WORK and the correlation, in the smallest types that hold them."""
@@ -278,7 +278,7 @@ class _StreamedWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Survey:
     """The survey of all work in the report."""
 
     kinds: pl.DataFrame  # KINDS; several rows may be alike
@@ -297,20 +297,20 @@ class _Names:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What is said where operations have no names."""
+        """The message that operations have no names, if so."""
         return (NAMELESS,) if self._pool.is_empty else ()
 
     def learn(self, ids: pl.DataFrame) -> None:
         """Make some names available: `id` of the short, `full` of the whole name."""
         if all(each.null_count() == len(each) for each in ids):  # copies have no names
             return
-        asked = ids.unique().join(self._known, on=["id", "full"], how="anti", nulls_equal=True)
-        if asked.is_empty():
+        unknown = ids.unique().join(self._known, on=["id", "full"], how="anti", nulls_equal=True)
+        if unknown.is_empty():
             return
-        texts = {"name": self._pool.of(asked["id"]), "full": self._pool.of(asked["full"])}
+        texts = {"name": self._pool.of(unknown["id"]), "full": self._pool.of(unknown["full"])}
         named = pl.DataFrame(texts).with_columns(short_name())
         operation = self._words.operations(named)["operation"]
-        fresh = with_series(asked, named["name"].cast(KNOWN["name"]), operation)
+        fresh = with_series(unknown, named["name"].cast(KNOWN["name"]), operation)
         self._known = known = pl.concat([self._known, fresh])
         self._names = self._pool.of_values(known["id"], known["name"])
         self._operations = self._pool.of_values(known["full"], known["operation"])
@@ -338,7 +338,7 @@ def _in_windows(
 ) -> Iterator[pl.DataFrame]:
     """Narrow rows in the order of their starts, about `part_rows` at once.
 
-    Tables are mostly close to that order; the farther they are from it, the more is in memory.
+    Tables are mostly close to that order; the farther they are from it, the more memory it takes.
     """
     before = pl.col("rows").cum_sum() - pl.col("rows")
     groups = spread.with_columns(nth=before // part_rows).partition_by("nth")
@@ -362,7 +362,7 @@ def _in_windows(
 def _in_one(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """The rows of all in the order of their starts. Empties `frames`.
 
-    Column by column, so that no more than one of them is there twice.
+    Works column by column, so that only one column is in memory twice.
     """
     order = in_order(np.concatenate([each["start"].to_numpy() for each in frames]))
     columns = deque(zip(*frames, strict=True))
@@ -370,8 +370,8 @@ def _in_one(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
     def following() -> pl.DataFrame:
         parts = [each.to_frame() for each in columns.popleft()]
-        every: pl.DataFrame = pl.concat(parts, how="vertical_relaxed", rechunk=True)
-        return taken(every, order)
+        column: pl.DataFrame = pl.concat(parts, how="vertical_relaxed", rechunk=True)
+        return taken(column, order)
 
     return pl.concat([following() for _ in range(len(columns))], how="horizontal")
 

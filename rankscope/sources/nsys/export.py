@@ -69,9 +69,9 @@ TABLES = (
     "TARGET_INFO_SYSTEM_ENV",
     "ThreadNames",
 )
-"""The tables that rankscope reads: it asks nsys for no others. An export of all has about 60 more,
-most of them names of enumerations: with as many files in a folder of Parquet files, and stacks of
-calls that may be larger than all that is read."""
+"""The tables that rankscope reads; it asks nsys for no others. A full export has about 60 more, and
+as many files in a folder of Parquet files. Most are names of enumerations, but stacks of calls may
+be larger than all that is read."""
 
 
 SOURCE = "source.json"
@@ -101,16 +101,16 @@ TIMEOUT = "RANKSCOPE_EXPORT_TIMEOUT"
 """Environment variable: seconds that one export may take."""
 
 LEAST_S, SLOWEST = 600.0, 10**5
-"""Without it an export may take this many seconds, and one more for so many bytes of its report."""
+"""Without it, an export may take `LEAST_S` s, and 1 s more per `SLOWEST` bytes of its report."""
 
 LONGEST_S = 10**6
-"""Most seconds that the variable may say."""
+"""Most seconds that the variable may allow."""
 
 HELP_S = 60.0
 """Seconds that the help of nsys may take."""
 
 MOST_TIMES, MOST_BYTES = 100, 2**30
-"""An export may have this many times the bytes of its report, and so many more."""
+"""An export may have `MOST_TIMES` times the bytes of its report, and `MOST_BYTES` more."""
 
 PROGRESS_S = 10.0
 """Seconds between two log messages about an export."""
@@ -127,7 +127,7 @@ def exported(report: Path, most_bytes: int = MOST_BYTES) -> Path:
     """A folder of Parquet files, or a SQLite file, with the contents of `report`.
 
     Args:
-        most_bytes: that it may take beside `MOST_TIMES` the size of the report.
+        most_bytes: bytes that it may take in addition to `MOST_TIMES` the size of the report.
 
     Raises:
         ToolError: nsys is missing, too old for the report, or out of room.
@@ -162,15 +162,15 @@ def find_nsys() -> str:
         ToolError: there is none.
     """
     wanted = os.environ.get("RANKSCOPE_NSYS", "nsys")
-    found = shutil.which(wanted)
-    if found is None:
+    path = shutil.which(wanted)
+    if path is None:
         where = f"RANKSCOPE_NSYS={wanted}" if "RANKSCOPE_NSYS" in os.environ else "nsys"
         raise ToolError(
             f"{where}: not found, and .nsys-rep files are read through it",
             hint="load its module or set RANKSCOPE_NSYS=/path/to/nsys; or export elsewhere: "
             "nsys export -t sqlite REPORT.nsys-rep",
         )
-    return found
+    return path
 
 
 def check_age(report: Path, nsys: str) -> None:
@@ -295,8 +295,8 @@ def _too_new(report: Path, nsys: str, written: str) -> ToolError:
 @cache
 def _version(nsys: str) -> str | None:
     """The version that a program names; None if it names none."""
-    found = VERSION.search(_run([nsys, "--version"], HELP_S).said)
-    return None if found is None else found[0]
+    match = VERSION.search(_run([nsys, "--version"], HELP_S).said)
+    return None if match is None else match[0]
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -322,11 +322,11 @@ def time_limit(report: Path) -> float:
     Raises:
         UsageError: the variable is no positive number.
     """
-    given = os.environ.get(TIMEOUT)
-    if not given:
+    text = os.environ.get(TIMEOUT)
+    if not text:
         return LEAST_S + report.stat().st_size / SLOWEST
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= LONGEST_S:

@@ -43,10 +43,10 @@ def host_gpus(file: Columns) -> dict[int, tuple[str | None, str | None, str | No
     """Number of each GPU of the host → its UUID, model, slot and number in CUDA."""
     if not file.has(GPUS, "id"):
         return {}
-    there = file.read(GPUS, ["id", "cuDevice"], ["uuid", "name", "busLocation"]).drop_nulls("id")
+    gpus = file.read(GPUS, ["id", "cuDevice"], ["uuid", "name", "busLocation"]).drop_nulls("id")
     return {
         id_: (first_printable(_given(uuid)), first_printable(_given(name)), _bus(bus), device)
-        for id_, device, uuid, name, bus in there.iter_rows()
+        for id_, device, uuid, name, bus in gpus.iter_rows()
     }
 
 

@@ -56,8 +56,8 @@ def head_facts(path: Path) -> CaptureFacts:
 def session(path: Path) -> str | None:
     """The id of the session, which its windows share; raises `UnreadableReport`."""
     fields = (value for field, value in _fields(_checked_head(path)[1]) if field == SESSION)
-    found = next(fields, b"").decode("ascii", "replace")
-    return found if UUID.fullmatch(found) else None
+    text = next(fields, b"").decode("ascii", "replace")
+    return text if UUID.fullmatch(text) else None
 
 
 def _checked_head(path: Path) -> tuple[str | None, bytes]:

@@ -97,13 +97,13 @@ def _calls(
 
 
 def _named(parts: list[tuple[Times, Times, Ids]], pool: Strings) -> Calls:
-    """Calls whose names are codes: places among the names that they have. Empties `parts`."""
+    """Calls with names as codes: places among their distinct names. Empties `parts`."""
     columns = deque(map(list, zip(*parts, strict=True)))
     parts.clear()
-    # Column by column, so that no more than one of them is there twice.
+    # Column by column, so that only one column is in memory twice.
     start, end, ids = (np.concatenate(columns.popleft()) for _ in range(3))
-    name, some = places(ids.astype(np.int64))
-    known = pl.Series(ids[some], dtype=pl.Int64)
+    name, first = places(ids.astype(np.int64))
+    known = pl.Series(ids[first], dtype=pl.Int64)
     names = pool.of(known).fill_null(UNNAMED).str.replace(VERSION, "")
     return Calls(start, end, name.astype(np.int32), names)
 

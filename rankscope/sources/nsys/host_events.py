@@ -44,7 +44,7 @@ def switches(file: Columns, spans: Spans) -> dict[int, Switches]:
                 known = before.get(thread)
                 if known is None or latest["start"].item() >= known["start"].item():
                     before[thread] = latest
-    found = {}
+    by_thread = {}
     for thread, parts in kept.items():
         first = [before[thread]] if thread in before else []
         rows = pl.concat([*first, *parts])
@@ -54,8 +54,8 @@ def switches(file: Columns, spans: Spans) -> dict[int, Switches]:
         if not rows["start"].is_sorted():
             rows = rows.sort("start", maintain_order=True)
         at = np.maximum(rows["start"].to_numpy(), spans[thread][0])
-        found[thread] = Switches(at, rows["isSchedIn"].to_numpy())
-    return found
+        by_thread[thread] = Switches(at, rows["isSchedIn"].to_numpy())
+    return by_thread
 
 
 def file_uses(file: Columns, pool: Strings, spans: Spans) -> dict[int, pl.DataFrame] | None:
@@ -105,7 +105,7 @@ def _named(rows: pl.DataFrame, names: pl.DataFrame, pool: Strings) -> pl.DataFra
 def host_events(
     file: Columns, pool: Strings, launches: Sequence[pl.DataFrame] | None = None
 ) -> HostEvents:
-    """Reads what the export says of some threads, once per call.
+    """Reads the events of some threads from the export, once per call.
 
     Args:
         launches: chunks of its API calls; None where they are to be read.

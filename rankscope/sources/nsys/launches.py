@@ -57,7 +57,7 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Some API calls of a process. A number of several calls tells none of them."""
+    """Some API calls of a process. A number that several calls share identifies none of them."""
 
     low: int  # the lowest number
     numbers: Integers | None  # rising; None: each from the lowest on has a place
@@ -91,9 +91,9 @@ class Calls:
 
     def find(self, numbers: Integers) -> tuple[Integers, Threads]:
         """Start and thread of the call of each number; `NEVER` and 0 without one, or `TWICE`."""
-        place, there = _places(numbers, self.low, self.numbers, self.start.size - 1)
-        if not there.all():
-            place[~there] = self.start.size - 1
+        place, is_known = _places(numbers, self.low, self.numbers, self.start.size - 1)
+        if not is_known.all():
+            place[~is_known] = self.start.size - 1
         return self.start[place], self.thread[place]
 
 
@@ -112,9 +112,9 @@ class _Kernels:
             self._lost = np.ones(self._numbers.size, np.bool_)
 
     def record(self, numbers: Integers) -> None:
-        """Kernels that some calls launched have a record."""
-        place, there = _places(numbers, self._low, self._numbers, self._lost.size)
-        self._lost[place if there.all() else place[there]] = False
+        """Note that the kernels of some calls have a record."""
+        place, is_known = _places(numbers, self._low, self._numbers, self._lost.size)
+        self._lost[place if is_known.all() else place[is_known]] = False
 
     @property
     def lost(self) -> Integers:
@@ -136,8 +136,8 @@ class Launches:
         kernels: dict[int, list[NDArray[Any]]] = {}  # by process: numbers of their launches
         spans: dict[int, list[tuple[int, int, int]]] = {}
         all_of: dict[int, list[Numbered]] = {}  # by process
-        there = file.has(LAUNCHES, *COLUMNS)
-        for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
+        has_calls = file.has(LAUNCHES, *COLUMNS)
+        for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if has_calls else ()):
             whole = without_nulls(piece, *COLUMNS)
             waits, captured, launching = _by_name(whole, pool)
             waiting.append(waits)
@@ -167,7 +167,7 @@ class Launches:
     def of(self, operations: pl.DataFrame) -> pl.DataFrame:
         """Start and thread of the call that launched each operation.
 
-        A number that several calls of a process have tells none of them.
+        A number that several calls of a process share identifies none of them.
 
         Args:
             operations: `process` and `correlationId` of each.
@@ -176,23 +176,23 @@ class Launches:
             launch and launch_thread, null without a record.
         """
         numbers = filled(operations["correlationId"].cast(pl.Int64), UNKNOWN)
-        asked = [
+        lookups = [
             (process, rows, numbers[rows], self._near(process, numbers[rows]))
             for process, rows in _parted(operations["process"].to_numpy())
             if process in self._spans
         ]
-        self._hold({piece for *_, pieces in asked for piece in pieces})
+        self._hold({piece for *_, pieces in lookups for piece in pieces})
         launch = np.full(numbers.size, NEVER)
         thread = np.zeros(numbers.size, np.int64)
-        for process, rows, called, pieces in asked:
+        for process, rows, called, pieces in lookups:
             start, caller = _only(called, (self._held[piece][process] for piece in pieces))
             launch[rows], thread[rows] = start, caller + np.int64(process * PROCESS - 1)
-        found = pl.DataFrame({"launch": launch, "launch_thread": thread})
+        columns = pl.DataFrame({"launch": launch, "launch_thread": thread})
         known = pl.Series((launch != NEVER) & (launch != TWICE))
-        return found if known.all() else found.select(pl.when(known).then(pl.all()))
+        return columns if known.all() else columns.select(pl.when(known).then(pl.all()))
 
     def record(self, operations: pl.DataFrame) -> None:
-        """Operations have a record.
+        """Note that operations have a record.
 
         Args:
             operations: `process` and `correlationId` of each.
@@ -210,11 +210,11 @@ class Launches:
             for process, kernels in self._kernels.items()
         )
         calls = pl.concat([pl.DataFrame(schema=schema), *lost])
-        found = calls.select("process").hstack(self.of(calls).select("launch"))
-        return outside_captures(found, self.captures)
+        launches = calls.select("process").hstack(self.of(calls).select("launch"))
+        return outside_captures(launches, self.captures)
 
     def _near(self, process: int, numbers: Integers) -> list[int]:
-        """Pieces, among them all that may have calls of some numbers."""
+        """The pieces that may have calls with some of the numbers."""
         lows, highs, pieces = self._spans[process]
         if pieces.size > 1:
             numbers = np.sort(numbers, kind="stable")  # as they nearly are
@@ -223,7 +223,7 @@ class Launches:
         return [int(piece) for piece in pieces]
 
     def _hold(self, pieces: set[int]) -> None:
-        """Read those that are not held, and of the others hold but these."""
+        """Hold exactly these pieces: read those that are not held, and drop the others."""
         fresh = sorted(pieces - self._held.keys())
         if fresh:
             read = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
@@ -245,8 +245,8 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
     """
     if calls.is_empty():
         return empty(SYNC_CALLS), empty(CAPTURES), np.empty(0, np.bool_)
-    place, some = places(codes(calls[["nameId"]]))
-    named = pl.DataFrame({"name": pool.of(taken(calls["nameId"], some))})
+    place, first = places(codes(calls[["nameId"]]))
+    named = pl.DataFrame({"name": pool.of(taken(calls["nameId"], first))})
     by_name = named.with_columns(start=0, end=NEVER).select(
         "name",
         captures=captures(),
@@ -286,7 +286,7 @@ def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:
 def _places(
     numbers: Integers, low: int, known: Integers | None, size: int
 ) -> tuple[Integers, Flags]:
-    """A place for each number, from the lowest on or among rising ones, and if it is there."""
+    """The place of each number, from the lowest on or among rising ones, and whether it exists."""
     if known is None:
         place = numbers - low
         return place, place.view(np.uint64) < size
@@ -304,11 +304,11 @@ def _numbered(calls: pl.DataFrame) -> Iterator[tuple[int, Numbered]]:
 
 def _only(numbers: Integers, parts: Iterable[Calls]) -> tuple[Integers, Threads]:
     """Starts and threads of the only calls of some numbers, as `Calls.find`."""
-    found = [calls.find(numbers) for calls in parts]
-    if not found:
+    results = [calls.find(numbers) for calls in parts]
+    if not results:
         return np.full(numbers.size, NEVER), np.zeros(numbers.size, np.uint32)
-    start, thread = found[0]
-    for begun, caller in found[1:]:
+    start, thread = results[0]
+    for begun, caller in results[1:]:
         np.copyto(thread, caller, where=begun != NEVER)
         start = np.where((start != NEVER) & (begun != NEVER), TWICE, np.minimum(start, begun))
     return start, thread

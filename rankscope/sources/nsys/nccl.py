@@ -141,7 +141,7 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
     """row and FACTS by the host calls that launched them; None where payloads are not as known.
 
     A call launches its kernel before it returns; the calls of a group launch theirs when it ends.
-    They tell the communicator if they have but one, and the size if they are of one kind and
+    They give the communicator if they have only one, and the size if they are of one kind and
     launched a single kernel.
     """
     if nvtx.of_nccl.is_empty():
@@ -182,7 +182,7 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
 
 
 def _only(column: str) -> pl.Expr:
-    """The value of a group that has but one."""
+    """The value of a group that has only one."""
     return pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first())
 
 
@@ -193,14 +193,14 @@ def _layouts(file: Columns) -> pl.DataFrame:
         return pl.DataFrame(schema=dict.fromkeys([*keys, *places, "payloadSize"], pl.Int64))
     entries = file.read(ENTRIES, [*keys, "offset"], ["name"])
     offset = pl.col("offset").fill_null(0)
-    found = entries.group_by(keys).agg(
+    fields = entries.group_by(keys).agg(
         offset.filter(pl.col("name") == name).first().alias(place)
         for place, name in zip(places, (IDENTIFIER, MESSAGE), strict=True)
     )
     sizes = file.read(SCHEMAS, [*keys, "payloadSize"]).unique(keys)
     within = pl.col(places).is_between(0, pl.col("payloadSize") - 8).fill_null(True)
     return (
-        found.drop_nulls("message_at")  # other calls begin or end communicators
+        fields.drop_nulls("message_at")  # other calls begin or end communicators
         .join(sizes.drop_nulls(), on=keys)
         .filter(pl.all_horizontal(within), pl.col("payloadSize") < LARGEST)
     )
@@ -242,7 +242,7 @@ def _calls(file: Columns, nvtx: Nvtx) -> pl.DataFrame | None:
 
 
 def _scoped(calls: pl.DataFrame) -> pl.DataFrame:
-    """Calls with `scope`; what ends a group that the capture did not see begin has its own."""
+    """Calls with `scope`; the end of a group that began before the capture has its own."""
     step = (
         pl.when(pl.col("name") == "ncclGroupStart")
         .then(1)

@@ -79,49 +79,49 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         nowhere = pl.Series(dtype=pl.Int64)
         return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
-    look = _Look(pool, words, file.limits.signatures)
+    survey = _Survey(pool, words, file.limits.signatures)
     few, kept = BoundedBuffer(most=file.limits.held), BoundedBuffer(most=file.limits.kept)
     if words is not None:
         most = math.inf if words.asks_for_all else file.limits.held
-        few = BoundedBuffer(look.of_note, most=most)
+        few = BoundedBuffer(survey.of_note, most=most)
     for nth, (piece, broken) in enumerate(_pieces(file, described=True)):
-        ranges = look.at(nth, piece, broken)
+        ranges = survey.add(nth, piece, broken)
         few.add(ranges)
         kept.add(ranges)
-    created = pl.concat(look.domains)
+    created = pl.concat(survey.domains)
 
     def read() -> Iterator[pl.DataFrame]:
         if kept.parts is not None:
-            yield from (_moments(part, look.payloads) for part in kept.parts)
+            yield from (_moments(part, survey.payloads) for part in kept.parts)
             return
         for nth, (piece, _) in enumerate(_pieces(file)):
-            ranges = look.ranges(nth, piece)
-            if look.has_unnamed:
+            ranges = survey.ranges(nth, piece)
+            if survey.has_unnamed:
                 raise UnreadableReport(
                     f"{file.path}: changed while it was read",
                     hint="ingest it again when it is completely written",
                 )
-            yield _moments(ranges, look.payloads)
+            yield _moments(ranges, survey.payloads)
 
     held = None
     if few.parts is not None:
-        held = InMemoryEvents(pl.concat(_moments(part, look.payloads) for part in few.parts))
+        held = InMemoryEvents(pl.concat(_moments(part, survey.payloads) for part in few.parts))
     return Nvtx(
         ranges=Ranges(
             StreamedEvents(read) if held is None or few.sifted else held,
-            _named_domains(look.final_names(), created),
+            _named_domains(survey.final_names(), created),
             of_note=held,
         ),
-        thread_names=pl.concat(look.thread_names),
-        of_nccl=look.described(),
+        thread_names=pl.concat(survey.thread_names),
+        of_nccl=survey.described(),
         nccl_domains=created.filter(domain="NCCL")["domainId"],
-        events=look.events,
-        broken=look.broken,
+        events=survey.events,
+        broken=survey.broken,
     )
 
 
-class _Look:
-    """The survey of all events that ranges need, taken in chunk by chunk."""
+class _Survey:
+    """Collects what ranges need to know of all events, chunk by chunk."""
 
     def __init__(self, pool: Strings, words: Vocabulary | None, most_signatures: int) -> None:
         self.events = self.broken = 0
@@ -137,8 +137,8 @@ class _Look:
         self._full: list[int] = []  # pieces before which there was no more room
         self._calls = [empty(CALLS)]
 
-    def at(self, nth: int, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
-        """Take in the n-th chunk of `_pieces`; returns its ranges, as `_moments` needs them."""
+    def add(self, nth: int, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
+        """Add the n-th chunk of `_pieces`; returns its ranges, as `_moments` needs them."""
         self.events += piece.height
         self.broken += broken
         self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(piece, name)]
@@ -191,7 +191,7 @@ class _Look:
         return calls if calls.select(has_payload.any()).item() else calls.clear()
 
     def _take_names(self, events: pl.DataFrame) -> None:
-        """Take in the names that events give threads and domains."""
+        """Add the names that events give to threads and domains."""
         for kind, kept in ((THREAD_NAME, self.thread_names), (DOMAIN, self.domains)):
             own = (events["eventType"] == kind).to_numpy()
             if own.any():
@@ -202,7 +202,7 @@ class _Look:
                 kept.append(whole[kept[0].columns])
 
     def _take_signatures(self) -> None:
-        """Take in the names of new signatures."""
+        """Add the names of new signatures."""
         fresh = self._signatures.known(self.names.height)
         by_number = without_suffix(pl.lit(self._pool.of(fresh["textId"])))
         names = fresh.select(
@@ -214,7 +214,7 @@ class _Look:
         self.names = pl.concat([self.names, names.select(NAMES.names())])
 
     def _take_calls(self, ranges: pl.DataFrame) -> None:
-        """Take in ranges named like functions of NCCL."""
+        """Add ranges named like functions of NCCL."""
         by_nccl = self.names["name"].str.starts_with("nccl")
         if not by_nccl.any():
             return
@@ -253,15 +253,15 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
         created: CREATED.
     """
     first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
-    found = names.join(first, on=SAME_DOMAIN, how="left", maintain_order="left")
+    named = names.join(first, on=SAME_DOMAIN, how="left", maintain_order="left")
     name, own = pl.col("name"), pl.col("domainId") != 0
-    if (is_null(found["domain"]) & (found["domainId"] != 0).to_numpy()).any():
+    if (is_null(named["domain"]) & (named["domainId"] != 0).to_numpy()).any():
         inferred = (
             pl.when(own & name.str.contains(pattern).all().over(SAME_DOMAIN)).then(pl.lit(domain))
             for domain, pattern in OF_DOMAIN.items()
         )
-        found = found.with_columns(domain=pl.coalesce("domain", *inferred))
-    return with_series(found[SIGNATURES.names()], found["domain"].fill_null(""))
+        named = named.with_columns(domain=pl.coalesce("domain", *inferred))
+    return with_series(named[SIGNATURES.names()], named["domain"].fill_null(""))
 
 
 def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:

@@ -25,16 +25,16 @@ PYTHON = r"\.pyx?$"
 """Modules of Python frames, which name a function better than the interpreter's."""
 
 INTERPRETER = r"^(lib)?python[\d.]*(so[\d.]*)?$"
-"""Modules of the interpreter: of their functions, those of Python tell more."""
+"""Modules of the interpreter, in place of whose functions those of Python are shown."""
 
 NEAR_NS = 10_000_000
-"""A sample of Python at most this long before or after tells the Python function (ns)."""
+"""A sample of Python at most this long (ns) before or after gives the Python function."""
 
 MOST_SAMPLES = 25_000
-"""Samples whose stacks are read: of more an even part, which tells the shares as well."""
+"""Most samples whose stacks are read; of more, an even part, which has the same shares."""
 
 ENOUGH = 16
-"""Fewer pairs of samples do not tell the period."""
+"""Fewest pairs of samples from which the period is estimated."""
 
 CLOSE = 0.1
 """The quantile of times between samples that is the period."""
@@ -56,12 +56,12 @@ def samples(file: Columns, pool: Strings, spans: Spans) -> dict[int, Samples] | 
         _of_threads(piece, spans)
         for piece in file.pieces(SAMPLES, [*SAMPLE, "cpuCycles"], only=("globalTid", [*spans]))
     ).sort("id")
-    every = max(1, -(-wanted.height // MOST_SAMPLES))
+    stride = max(1, -(-wanted.height // MOST_SAMPLES))
     periods = {
-        thread: _period(wanted.filter(pl.col("globalTid") == thread)["start"], every)
+        thread: _period(wanted.filter(pl.col("globalTid") == thread)["start"], stride)
         for thread in spans
     }
-    wanted = wanted.gather_every(every)
+    wanted = wanted.gather_every(stride)
     frames = _frames(file, pool, wanted["id"].to_numpy())
     named = wanted.join(frames, on="id", how="left", maintain_order="left").with_columns(
         pl.col("function").fill_null("")
@@ -74,7 +74,7 @@ def samples(file: Columns, pool: Strings, spans: Spans) -> dict[int, Samples] | 
     }
 
 
-def _period(at: pl.Series, every: int) -> int | None:
+def _period(at: pl.Series, stride: int) -> int | None:
     """Time on the CPU that a sample stands for (ns), if one of `every` samples is kept.
 
     Samples that follow each other closely are those between which the thread ran all the time.
@@ -82,7 +82,7 @@ def _period(at: pl.Series, every: int) -> int | None:
     steps = at.sort().diff().drop_nulls()
     if len(steps) < ENOUGH:
         return None
-    return int(steps.quantile(CLOSE) or 0) * every or None
+    return int(steps.quantile(CLOSE) or 0) * stride or None
 
 
 def _of_threads(piece: pl.DataFrame, spans: Spans) -> pl.DataFrame:

@@ -185,7 +185,7 @@ def _copy(copy: sqlite3.Connection, host: str | None) -> None:
     copy.execute("begin")
     references = [_copy_numbers(copy, table) for table in NUMBERS if table in have]
     if STRINGS in have:
-        _copy_strings(copy, [each for some in references for each in some])
+        _copy_strings(copy, [each for columns in references for each in columns])
     for table, names in PAIRS.items():
         if table in have:
             _copy_pairs(copy, table, names)
@@ -200,8 +200,8 @@ def _copy(copy: sqlite3.Connection, host: str | None) -> None:
 
 def _copy_numbers(copy: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
     """Copy a table; gives it with each of its columns of ids of strings."""
-    found = copy.execute("select name from pragma_table_info(?, 'report')", [table])
-    have = {name.decode("utf-8", "replace") for (name,) in found}
+    declared = copy.execute("select name from pragma_table_info(?, 'report')", [table])
+    have = {name.decode("utf-8", "replace") for (name,) in declared}
     numbers = [name for name in NUMBERS[table].split() if name in have]
     ids = [name for name in STRING_IDS.get(table, "").split() if name in have]
     values = {name: _number(name) for name in [*numbers, *ids]}

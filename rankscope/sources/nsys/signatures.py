@@ -19,7 +19,7 @@ KEYS = pl.Schema(
 )
 
 FIRST_ROWS = 10_000
-"""If none of so many events has details, those that others have are removed later, one by one."""
+"""If none of this many events has details, those of others are removed later, one by one."""
 
 
 class Signatures:

@@ -1,6 +1,6 @@
 """Windows of one session: `--capture-range-end=repeat` writes `NAME.1`, `NAME.2` and so on.
 
-They are one report: its steps go on, and its times are on the axis of the first.
+They become one report, whose steps continue and whose times are on the axis of the first window.
 """
 
 import re
@@ -45,8 +45,8 @@ def joined(
     """
     alike: dict[tuple[Path, str], list[tuple[int, Path]]] = {}
     for path in paths:
-        if found := NUMBERED.match(stem(path.name)):
-            alike.setdefault((path.parent, found[1]), []).append((int(found[2]), path))
+        if match := NUMBERED.match(stem(path.name)):
+            alike.setdefault((path.parent, match[1]), []).append((int(match[2]), path))
     sessions: dict[tuple[Path, str, str], list[Path]] = {}
     for (folder, name), numbered in alike.items():
         for _, path in sorted(numbered) if len(numbered) > 1 else ():
@@ -137,14 +137,14 @@ def _device_work(windows: Sequence[_Window]) -> InMemoryWork:
 
 def _host_of(windows: Sequence[_Window], spans: Spans) -> dict[int, ThreadEvents]:
     """Events of the threads in all windows; a table that only some have was empty in the others."""
-    found: dict[int, list[tuple[int, ThreadEvents]]] = {}
+    by_thread: dict[int, list[tuple[int, ThreadEvents]]] = {}
     for each in windows:
         if each.trace.host_of is None:
             continue
         own = {thread: (a - each.later_ns, b - each.later_ns) for thread, (a, b) in spans.items()}
         for thread, events in each.trace.host_of(own).items():
-            found.setdefault(thread, []).append((each.later_ns, events))
-    return {thread: _events(parts) for thread, parts in found.items()}
+            by_thread.setdefault(thread, []).append((each.later_ns, events))
+    return {thread: _events(parts) for thread, parts in by_thread.items()}
 
 
 def _events(parts: list[tuple[int, ThreadEvents]]) -> ThreadEvents:
@@ -177,28 +177,28 @@ def _events(parts: list[tuple[int, ThreadEvents]]) -> ThreadEvents:
 
 
 def _calls(parts: list[tuple[int, Calls | None]]) -> Calls | None:
-    there = [(ns, each) for ns, each in parts if each is not None]
-    if not there:
+    present = [(ns, each) for ns, each in parts if each is not None]
+    if not present:
         return None
-    before = np.cumsum([0, *(len(each.names) for _, each in there)])
+    before = np.cumsum([0, *(len(each.names) for _, each in present)])
     return Calls(
-        np.concatenate([each.start + ns for ns, each in there]),
-        np.concatenate([each.end + ns for ns, each in there]),
+        np.concatenate([each.start + ns for ns, each in present]),
+        np.concatenate([each.end + ns for ns, each in present]),
         np.concatenate(
-            [each.name + base for base, (_, each) in zip(before, there, strict=False)]
+            [each.name + base for base, (_, each) in zip(before, present, strict=False)]
         ).astype(np.int32),
-        pl.concat(each.names for _, each in there),
+        pl.concat(each.names for _, each in present),
     )
 
 
 def _counters_of(windows: Sequence[_Window], edges: dict[int, Times]) -> dict[int, pl.DataFrame]:
-    found: dict[int, list[pl.DataFrame]] = {}
+    by_process: dict[int, list[pl.DataFrame]] = {}
     for each in windows:
         if each.trace.counters_of is None:
             continue
         own = {process: moments - each.later_ns for process, moments in edges.items()}
         for process, frame in each.trace.counters_of(own).items():
-            found.setdefault(process, []).append(frame)
+            by_process.setdefault(process, []).append(frame)
     keys = [name for name in WINDOWED_COUNTERS if name not in ("count", "value")]
     mean = (pl.col("value") * pl.col("count")).sum() / pl.col("count").sum()
     return {
@@ -207,5 +207,5 @@ def _counters_of(windows: Sequence[_Window], edges: dict[int, Times]) -> dict[in
         .agg(pl.col("count").sum(), value=mean)
         .select(*WINDOWED_COUNTERS)
         .cast(dict(WINDOWED_COUNTERS))  # type: ignore[arg-type]
-        for process, parts in found.items()
+        for process, parts in by_process.items()
     }

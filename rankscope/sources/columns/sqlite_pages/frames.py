@@ -232,8 +232,8 @@ def _keeps_integers(declared: str) -> bool:
     A column of reals returns them as reals, one of text compares them as text
     (https://www.sqlite.org/datatype3.html, 3.1).
     """
-    found = next((word for word in AFFINITIES if word in declared.upper()), "")
-    return found in KEEP_INTEGERS
+    affinity = next((word for word in AFFINITIES if word in declared.upper()), "")
+    return affinity in KEEP_INTEGERS
 
 
 def _integers(name: str, values: Integers, missing: int) -> pl.Series:

@@ -122,6 +122,6 @@ def _test(decode: Decode) -> None:
     """Raise `_NotUsed` where the function does not pass the self-test."""
     from rankscope.sources.columns.sqlite_pages.self_test import failure
 
-    found = failure(decode)
-    if found is not None:
-        raise _NotUsed(f"its self-test failed: {found}")
+    fault = failure(decode)
+    if fault is not None:
+        raise _NotUsed(f"its self-test failed: {fault}")

@@ -115,8 +115,8 @@ def copy_text(
         views[2 * row + 1] = used << 32
         return used + length
     if length > 0:
-        some = min(length, 8)
-        first = byteswapped(int64_before(pages, begin + some) << (64 - 8 * some))
+        count = min(length, 8)
+        first = byteswapped(int64_before(pages, begin + count) << (64 - 8 * count))
     if length > 8:
         last = byteswapped(int64_before(pages, begin + length) << (128 - 8 * length))
     views[2 * row] = length | first << 32

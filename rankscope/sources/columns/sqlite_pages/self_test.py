@@ -79,9 +79,9 @@ def _difference(decode: Decode, path: Path, rows: list[tuple[object, ...]]) -> s
         for only in (None, ("whole", KEPT)):
             request = ColumnRequest(["key", "whole"], ["name"], ["bytes"], only)
             chunks = [frame for _, frame in file.pieces(decode, LAYOUT, request)]
-            found = pl.concat(chunks)
+            decoded = pl.concat(chunks)
             expected = [row for row in whole if only is None or row[1] in KEPT]
-            if found.columns != names or found.rows() != expected:
+            if decoded.columns != names or decoded.rows() != expected:
                 return "it reads other values than SQLite"
     finally:
         file.close()

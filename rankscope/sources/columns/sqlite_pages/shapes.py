@@ -59,18 +59,18 @@ def int64_before(pages: Bytes, end: int) -> int:
 @inlined
 def write_int64(content: Bytes, begin: int, value: int) -> None:
     """Write an integer as eight big-endian bytes; LLVM makes one store of them."""
-    start, rest = np.uint64(begin), np.uint64(value)
+    start, number = np.uint64(begin), np.uint64(value)
     for i in range(8):
-        content[start + np.uint64(i)] = np.uint8(rest >> np.uint64(56 - 8 * i))
+        content[start + np.uint64(i)] = np.uint8(number >> np.uint64(56 - 8 * i))
 
 
 @inlined
 def byteswapped(value: int) -> int:
     """An integer with its eight bytes in reverse order."""
-    rest, result = np.uint64(value), np.uint64(0)
+    remaining, result = np.uint64(value), np.uint64(0)
     for _ in range(8):
-        result = result << np.uint64(8) | rest & np.uint64(255)
-        rest = rest >> np.uint64(8)
+        result = result << np.uint64(8) | remaining & np.uint64(255)
+        remaining = remaining >> np.uint64(8)
     return np.int64(result)
 
 
@@ -135,8 +135,8 @@ def bytes_on_page(payload: int, page_size: int) -> int:
     if payload <= most:
         return payload
     least = (page_size - 12) * 32 // 255 - 23
-    some = least + (payload - least) % (page_size - 4)
-    return some if some <= most else least
+    share = least + (payload - least) % (page_size - 4)
+    return share if share <= most else least
 
 
 @helper
