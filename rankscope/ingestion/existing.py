@@ -83,25 +83,25 @@ class StoredReports:
                 were added are then removed again, so that the others can be compared.
         """
         by_path = {str(file.path.resolve()): file for file in files}
-        again = {str(file.path.resolve()): file for file in read}
+        to_read = {str(file.path.resolve()): file for file in read}
         columns = ("path", "kind", "bytes", "modified_ns", "windows")
         for path, kind, size, modified, windows in self._rows.select(columns).unique().iter_rows():
-            if path in again:
+            if path in to_read:
                 continue
             more = tuple(further(Path(path), windows))
             report = by_path.get(path) or ReportFile(Path(path), kind, size, modified, more=more)
             now = _on_disk(report)
             if now is None or (now.bytes, now.modified_ns) != (size, modified):
                 with Database.open(self._target, write=True) as database:
-                    database.remove([*({*again} - {*self._rows["path"]})])
+                    database.remove([*({*to_read} - {*self._rows["path"]})])
                     compare_stored(database)
                 raise Unpaired(
                     f"{error.message}; {path} is not as it was, so that not all reports can be "
                     "read again as one iteration each",
                     hint="ingest all reports of the run into another --db",
                 ) from error
-            again[path] = report
-        return [*again.values()]
+            to_read[path] = report
+        return [*to_read.values()]
 
     def _moved(self, file: ReportFile, same: pl.DataFrame) -> pl.DataFrame:
         """Rows of a report that was moved, after its path is corrected; else no rows."""

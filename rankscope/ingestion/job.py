@@ -272,7 +272,7 @@ class IngestJob:
         from rankscope.sources.identify import claims_for_report, pattern
 
         rank_pattern = pattern(self.options.rank_pattern)
-        good: list[tuple[ReportFile, CaptureFacts, Claim | None]] = []
+        described: list[tuple[ReportFile, CaptureFacts, Claim | None]] = []
         for file, facts in zip(files, capture_facts(files), strict=True):
             try:
                 if isinstance(facts, RankscopeError):
@@ -285,9 +285,9 @@ class IngestJob:
                 continue
             claim = next(iter(claims), None)
             if self._is_selected(file, claim):
-                good.append((file, facts, claim))
+                described.append((file, facts, claim))
         existing = [] if stored is None else stored.not_replaced(files)
-        kept, left_out = of_one_run(existing, good, self.skip, self.paths, self.target)
+        kept, left_out = of_one_run(existing, described, self.skip, self.paths, self.target)
         for file, reason in left_out:
             self._skipped(file, reason)
         return [file for file, _, _ in kept]

@@ -13,7 +13,7 @@ from rankscope.store.writer import PER_RANK
 
 
 def received(results: Results) -> Results:
-    """Reports with their rows or errors; what is neither is an error of the worker."""
+    """Reports with their rows or errors; anything else becomes an error of the worker."""
     with closing(results):
         for file, result in results:
             yield file, result if isinstance(result, RankscopeError) else _checked(file, result)

@@ -64,14 +64,14 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
         return [captures]
     groups: dict[tuple[Path, str], list[list[Capture]]] = {}
     for capture in captures:
-        alike = groups.setdefault((capture.path.parent, _stem(capture)), [])
-        own = next((group for group in alike if _concurrent([capture], group)), None)
+        same_name = groups.setdefault((capture.path.parent, _stem(capture)), [])
+        own = next((group for group in same_name if _concurrent([capture], group)), None)
         if own is None:
-            alike.append([capture])
+            same_name.append([capture])
         else:
             own.append(capture)
     runs: list[list[Capture]] = []
-    for group in (each for alike in groups.values() for each in alike):
+    for group in (each for same_name in groups.values() for each in same_name):
         fitting = [run for run in runs if _concurrent(group, run) and not _shared(group, run)]
         if fitting:
             max(fitting, key=lambda run: _common(run, group)).extend(group)
@@ -128,13 +128,13 @@ def several(
         f"run {number}: {described(run)}: {command} --run {number}"
         for number, run in enumerate(runs, 1)
     ]
-    alike = len({frozenset(rank for each in run for rank in each.ranks) for run in runs}) == 1
-    alike &= len(runs[0]) <= MOST_PATHS
+    repeated = len({frozenset(rank for each in run for rank in each.ranks) for run in runs}) == 1
+    repeated &= len(runs[0]) <= MOST_PATHS
     return SeveralRuns(
         f"the reports are of {counted(len(runs), 'run')}",
         hint="ingest one of them; --all-runs makes one database per run; --on-error skip reads the "
         "one with most reports"
-        + ("; if they are of one job, read each with its own --rank N" if alike else ""),
+        + ("; if they are of one job, read each with its own --rank N" if repeated else ""),
         lines=tuple(lines),
     )
 
@@ -169,8 +169,8 @@ def _concurrent(
     worlds = {each.world_size for each in (*captures, *others) if each.world_size is not None}
     begins = [each.start_ns for each in (*captures, *others) if each.start_ns is not None]
     ends = [end for each in (*captures, *others) if (end := each.end_ns) is not None]
-    apart = bool(begins and ends) and max(begins) > min(ends) + slack_ns
-    return len(worlds) < 2 and not apart
+    disjoint = bool(begins and ends) and max(begins) > min(ends) + slack_ns
+    return len(worlds) < 2 and not disjoint
 
 
 def _without_copies(runs: list[list[Capture]]) -> list[list[Capture]]:

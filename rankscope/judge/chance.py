@@ -97,11 +97,11 @@ def chance_of_largest(amounts: Floats, others: Floats) -> float:
     if not len(amounts) or amounts.min() <= tail[-1]:
         return 1.0
     count, degrees = len(amounts), max(len(tail) - 1, 1)
-    usual = float(np.log(tail / tail[0]).sum())
-    far = float(np.log(amounts / tail[-1]).sum())
-    near = usual / (far + usual)
-    terms = (comb(degrees + j - 1, j) * (1 - near) ** j for j in range(count))
-    return min(1.0, near**degrees * sum(terms))
+    tail_sum = float(np.log(tail / tail[0]).sum())
+    excess = float(np.log(amounts / tail[-1]).sum())
+    ratio = tail_sum / (excess + tail_sum)
+    terms = (comb(degrees + j - 1, j) * (1 - ratio) ** j for j in range(count))
+    return min(1.0, ratio**degrees * sum(terms))
 
 
 def iterations_to_settle(chance: float, level: float, count: int) -> int:

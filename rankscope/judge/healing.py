@@ -144,8 +144,10 @@ class Prices:
     def _scale(self, healed: Floats, played: Flags) -> float:
         """Gain in all iterations / gain in those that were played."""
         faster = self._faster(healed)
-        here = float(faster[played].sum())
-        return float(faster.sum()) / here if here > 0 else len(played) / float(played.sum())
+        played_ns = float(faster[played].sum())
+        return (
+            float(faster.sum()) / played_ns if played_ns > 0 else len(played) / float(played.sum())
+        )
 
 
 def sampled(excess: Excess, most: int) -> list[int]:

@@ -161,8 +161,8 @@ def fast_ranks(judged: Judgement) -> Fast | None:
     gain = prices.most(healing, *prices.of([healing]))
     if gain < LEAST_GAIN * inputs.total_ns:
         return None
-    less = float(np.nanmean(over[others]))
-    return Fast(fast.ranks, tuple(excess.ranks[others].tolist()), less, gain)
+    difference = float(np.nanmean(over[others]))
+    return Fast(fast.ranks, tuple(excess.ranks[others].tolist()), difference, gain)
 
 
 def holders(judged: Judgement) -> list[int]:

@@ -134,7 +134,7 @@ def also_sentence(
         of_captures: whether each capture is one iteration.
         is_bound: whether its gain is an upper bound.
     """
-    name, then = _name(also, hosts), when(also, count, of_captures=of_captures)
+    name, iterations = _name(also, hosts), when(also, count, of_captures=of_captures)
     more = "more to do" if also.kind is VerdictKind.STRUCTURAL else "more"
     phase = "" if also.cause is None else f", mostly in {also.cause}"
     cost = (
@@ -142,4 +142,6 @@ def also_sentence(
         if also.gain_ns is None or not total_ns
         else f", {'at most ' * is_bound}{percent(also.gain_ns / total_ns)} of the time"
     )
-    return replace(also, sentence=f"Also {name} {then}: {ms(also.excess_ns)} {more}{phase}{cost}.")
+    return replace(
+        also, sentence=f"Also {name} {iterations}: {ms(also.excess_ns)} {more}{phase}{cost}."
+    )

@@ -72,7 +72,7 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
 
 
 def may_be_unlike(judged: Judgement) -> Verdict | None:
-    """The ranks look alike, but what is unknown of them may not be."""
+    """The ranks look alike, but something that is unknown of them may differ."""
     run = judged.inputs.run
     if (suspected := hidden_wait(judged.inputs)) is not None:
         return suspected
@@ -147,26 +147,30 @@ def hidden_wait(inputs: VerdictInputs) -> Verdict | None:
     )
     sums = work.group_by("role", "rank", "label").agg(pl.col("total_ns").sum() / count)
     for (role,), own in sums.sort("role", "rank").group_by("role", maintain_order=True):
-        wide = own.pivot("label", index="rank", values="total_ns", sort_columns=True).fill_null(0)
-        idle = wide[IDLE].to_numpy() if IDLE in wide.columns else np.zeros(len(wide))
-        wide = wide.drop(IDLE, strict=False)
-        lengths = wide.drop("rank").to_numpy()
-        if len(wide) < max(sizes[str(role)], 2) or not lengths.size:
+        by_label = own.pivot("label", index="rank", values="total_ns", sort_columns=True).fill_null(
+            0
+        )
+        idle = by_label[IDLE].to_numpy() if IDLE in by_label.columns else np.zeros(len(by_label))
+        by_label = by_label.drop(IDLE, strict=False)
+        lengths = by_label.drop("rank").to_numpy()
+        if len(by_label) < max(sizes[str(role)], 2) or not lengths.size:
             continue
-        scale = 2 if len(wide) == 2 else 1  # the median lies between the two
+        scale = 2 if len(by_label) == 2 else 1  # the median lies between the two
         usual = np.median(lengths, axis=0)
-        apart = scale * (lengths - usual)
-        kernel, shorter = apart.argmin(axis=1), -apart.min(axis=1)
+        deviation = scale * (lengths - usual)
+        kernel, shorter = deviation.argmin(axis=1), -deviation.min(axis=1)
         own_length = np.take_along_axis(lengths, kernel[:, None], axis=1)[:, 0]
         idles = np.maximum(scale * (idle - np.median(idle)), 0.0)
-        longer = apart.sum(axis=1) + shorter
+        longer = deviation.sum(axis=1) + shorter
         longer += np.where(own_length <= HALF * usual[kernel], idles, 0.0)
-        alike = (shorter > 0) & (HALF * shorter <= longer) & (HALF * longer <= shorter)
-        for place in np.flatnonzero(alike).tolist():
+        balanced = (shorter > 0) & (HALF * shorter <= longer) & (HALF * longer <= shorter)
+        for place in np.flatnonzero(balanced).tolist():
             # a wait varies most in proportion to its length
-            label = wide.columns[1 + kernel[place]]
+            label = by_label.columns[1 + kernel[place]]
             likely = shorter[place] ** 2 / lengths[:, kernel[place]].max()
-            candidates.append((likely, shorter[place], longer[place], label, wide["rank"][place]))
+            candidates.append(
+                (likely, shorter[place], longer[place], label, by_label["rank"][place])
+            )
     if not candidates:
         return None
     _, shorter, longer, label, rank = max(candidates)

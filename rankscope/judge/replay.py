@@ -48,8 +48,8 @@ class Healing:
     @property
     def key(self) -> tuple[int | None, ...]:
         """A key that is equal for equal healings."""
-        both = (self.work, self.transfer)
-        return tuple(None if each is None else hash(each.tobytes()) for each in both)
+        parts = (self.work, self.transfer)
+        return tuple(None if each is None else hash(each.tobytes()) for each in parts)
 
 
 class Step(NamedTuple):
@@ -188,9 +188,9 @@ class Replay:
         self._service = np.full(count, np.nan)
         self._steps: list[Step] = []
         steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
-        for here, until in pairwise(steps.tolist()):
-            which = order[here:until]
-            low, high = int(first[which[0]]), int(after[until - 1])
+        for first_step, next_step in pairwise(steps.tolist()):
+            which = order[first_step:next_step]
+            low, high = int(first[which[0]]), int(after[next_step - 1])
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
             self._service[which] = np.maximum(done[which] - ready, 0)

@@ -137,13 +137,15 @@ def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
     """
     played = iterations.unique()
     lasted = matched.lasted.filter(pl.col("iteration").is_in(played.implode()))["lasted_ns"].sum()
-    here = matched.shared["iteration"].is_in(played.implode()).gather(matched.rows["instance"])
-    times = matched.rows.filter(here).select(pl.col("end_ns").sum() - pl.col("arrival_ns").sum())
+    is_played = matched.shared["iteration"].is_in(played.implode()).gather(matched.rows["instance"])
+    times = matched.rows.filter(is_played).select(
+        pl.col("end_ns").sum() - pl.col("arrival_ns").sum()
+    )
     return int(lasted) - int(times.item())
 
 
 def _windows(
-    measures: pl.DataFrame, wide: pl.DataFrame, aligned: Callable[[str], pl.Expr], clock: str
+    measures: pl.DataFrame, phase_times: pl.DataFrame, aligned: Callable[[str], pl.Expr], clock: str
 ) -> pl.DataFrame:
     """`windows` of a replay.
 
@@ -153,19 +155,23 @@ def _windows(
 
     Args:
         measures: MEASURES on the clock.
-        wide: rank, iteration and `<phase>_ns`.
+        phase_times: rank, iteration and `<phase>_ns`.
         aligned: the aligned time of a column of times.
         clock: `gpu` or `host`.
     """
     order: list[str] = [*NAMED_PHASES]
-    unnamed = [each for each in COMPUTING_PHASES if wide[f"{each}_ns"].null_count() == wide.height]
+    unnamed = [
+        each
+        for each in COMPUTING_PHASES
+        if phase_times[f"{each}_ns"].null_count() == phase_times.height
+    ]
     usual = 0 if clock == "gpu" else len(order)
     order.insert(order.index(unnamed[0]) if unnamed else usual, "other")
     return (
         measures.filter(pl.col("window_start_ns").is_not_null())
         .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
         .select("rank", "iteration", begin=aligned("window_start_ns"), end=aligned("end_ns"))
-        .join(wide.select("rank", "iteration", *columns_of(order)), on=["rank", "iteration"])
+        .join(phase_times.select("rank", "iteration", *columns_of(order)), on=["rank", "iteration"])
     )
 
 
@@ -265,9 +271,12 @@ def _freed(
     before = np.maximum(after - 1, 0)
     # the former if it ended during the interval and shortly before its stop, else the latter
     starts = stops - (stopped - began)
-    early = (after > 0) & (stops - ordered[before] <= AFTER_END) & (starts < ordered[before])
-    late = ~early & (ordered[after] - stops <= BEFORE_END)
-    choice, interval = np.where(early, before, after), np.flatnonzero(early | late)
+    ended_before = (after > 0) & (stops - ordered[before] <= AFTER_END) & (starts < ordered[before])
+    ended_after = ~ended_before & (ordered[after] - stops <= BEFORE_END)
+    choice, interval = (
+        np.where(ended_before, before, after),
+        np.flatnonzero(ended_before | ended_after),
+    )
     call = order[choice[interval]]
     # of several intervals near the end of a call, it ended the nearest
     nearest = np.lexsort((np.abs(stops[interval] - ends[call]), call))

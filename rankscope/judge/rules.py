@@ -252,11 +252,11 @@ def undecided(judged: Judgement) -> Verdict | None:
     causes = registry.findings(_context(inputs, lead)) if lead and settles else ()
     why = registry.findings_sentence(causes)
     one = len(hosts or ranks) == 1
-    does = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
+    explains = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
     verdict = inconclusive(
         f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}"
         f"{f' ({why})' * bool(why)}: fixing {'it' if one else 'them'} would save "
-        f"{bound}{ms(gain)}, {percent(gain / total)} of the time, but chance alone {does}",
+        f"{bound}{ms(gain)}, {percent(gain / total)} of the time, but chance alone {explains}",
         f"capture more iterations: about {settles} iterations would settle it"
         if settles
         else "capture more iterations"

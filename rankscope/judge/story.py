@@ -122,14 +122,14 @@ def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
         return False
     place = excess.phases.index(Phase.LOAD)
     members = np.isin(excess.ranks, trait.ranks)
-    here = np.isin(excess.numbers, trait.pattern.iterations)
-    own = np.median(np.nan_to_num(excess.by_phase[members][:, here, place]))
-    whole = np.median(np.nan_to_num(excess.total[members][:, here]))
-    if here.all() or not own > 0 or own < HALF * whole:
+    slow_iterations = np.isin(excess.numbers, trait.pattern.iterations)
+    own = np.median(np.nan_to_num(excess.by_phase[members][:, slow_iterations, place]))
+    whole = np.median(np.nan_to_num(excess.total[members][:, slow_iterations]))
+    if slow_iterations.all() or not own > 0 or own < HALF * whole:
         return False
     others = np.nan_to_num(excess.spent[~members, :, place])
-    late = (others - others.min(axis=1, keepdims=True) >= HALF * own)[:, ~here]
-    return bool(late.any(axis=0).mean() >= HALF <= late.any(axis=1).mean())
+    longer = (others - others.min(axis=1, keepdims=True) >= HALF * own)[:, ~slow_iterations]
+    return bool(longer.any(axis=0).mean() >= HALF <= longer.any(axis=1).mean())
 
 
 def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
@@ -169,22 +169,22 @@ def _set_of(
     little.
     """
     share, numbers = excess.share, excess.numbers
-    alike = np.zeros(1, dtype=np.bool_)
-    while not alike.all():
+    kept = np.zeros(1, dtype=np.bool_)
+    while not kept.all():
         pattern = pattern_of(share[members].mean(axis=0), NOISE * noise, numbers)
         if not (pattern.always or pattern.has_one_reason):
             pattern = Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
-        here = np.isin(numbers, pattern.iterations)
-        then = np.median(share[np.ix_(members, here)], axis=1)
-        if then.max() < BY_NATURE:
+        in_pattern = np.isin(numbers, pattern.iterations)
+        medians = np.median(share[np.ix_(members, in_pattern)], axis=1)
+        if medians.max() < BY_NATURE:
             return None
-        alike = then >= HALF * then.max()
-        members = members[alike]
+        kept = medians >= HALF * medians.max()
+        members = members[kept]
     claim = Slow(tuple(sorted(excess.ranks[members].tolist())), pattern, chance)
-    left = np.nan_to_num(excess.total[:, here])
-    after = np.where(claim.cells(excess)[:, here], 0.0, left).max(axis=0)
-    gain = float((left.max(axis=0) - np.maximum(after, 0.0)).sum())
-    if gain < LEAST_GAIN * float(np.nansum(excess.lengths[here])):
+    before = np.nan_to_num(excess.total[:, in_pattern])
+    after = np.where(claim.cells(excess)[:, in_pattern], 0.0, before).max(axis=0)
+    gain = float((before.max(axis=0) - np.maximum(after, 0.0)).sum())
+    if gain < LEAST_GAIN * float(np.nansum(excess.lengths[in_pattern])):
         return None
     sizes = np.bincount(excess.roles)
     if (2 * np.bincount(excess.roles[members], minlength=len(sizes)) == sizes).any():
@@ -198,7 +198,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
     share = excess.share
     facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
-    apart = single = 0
+    significant = single = 0
     for count in range(1, FEW + 1):
         members, worth = _costliest(share, event_of(noise), excess)
         if not worth.any():
@@ -219,8 +219,8 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             )  # a level is no event
         others = np.maximum(np.abs(background), NOISE * noise)
         if rare and chance_of_largest(amounts, others) <= ALPHA:
-            apart = count
-    return facts[:apart]
+            significant = count
+    return facts[:significant]
 
 
 def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floats]:
@@ -244,11 +244,11 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floa
         members = np.array(column)
         if not 1 < len(members) <= len(share) // 2:
             continue
-        here = np.flatnonzero(events[members].mean(axis=0) >= MOST)
-        own = np.median(share[np.ix_(members, here)], axis=0)
-        others = np.delete(share[:, here], members, 0).max(axis=0)
+        columns = np.flatnonzero(events[members].mean(axis=0) >= MOST)
+        own = np.median(share[np.ix_(members, columns)], axis=0)
+        others = np.delete(share[:, columns], members, 0).max(axis=0)
         cost = np.zeros(len(unit))
-        cost[here] = np.maximum(own - np.maximum(others, 0.0), 0.0) * unit[here]
+        cost[columns] = np.maximum(own - np.maximum(others, 0.0), 0.0) * unit[columns]
         if cost.sum() > most.sum():
             best, most = members, cost
     return best, most
@@ -268,9 +268,9 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
         iteration), flagged, cause (phase with the largest excess, where flagged),
         cause_excess_ns and `<phase>_excess`.
     """
-    apart = excess.share > story.event
+    stands_out = excess.share > story.event
     for each in story.slow:
-        apart |= each.cells(excess)
+        stands_out |= each.cells(excess)
     row, column = np.nonzero(~np.isnan(excess.total))
     by_phase = excess.by_phase[row, column]
     filled = np.where(np.isnan(by_phase), -np.inf, by_phase)
@@ -284,7 +284,7 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
             "iteration": excess.numbers[column],
             "excess_ns": excess.total[row, column].round().astype(np.int64),
             "length_ns": np.nan_to_num(excess.length[row, column]).round().astype(np.int64),
-            "flagged": apart[row, column] & (excess.total[row, column] > 0),
+            "flagged": stands_out[row, column] & (excess.total[row, column] > 0),
             "cause": pl.Series(excess.phases).gather(largest),
             "cause_excess_ns": np.where(has_cause, most, 0.0).round().astype(np.int64),
             **{

@@ -32,18 +32,22 @@ class Pattern:
     def within(self, numbers: Sequence[int]) -> Pattern:
         """The pattern within some iterations (ascending): a range does not change the story."""
         selected = {*numbers}
-        here = tuple(numbers if self.always else (n for n in self.iterations if n in selected))
+        iterations = tuple(
+            numbers if self.always else (n for n in self.iterations if n in selected)
+        )
         since = self.since if self.since is not None and self.since > numbers[0] else None
         spells = tuple(
             (max(first, numbers[0]), min(last, numbers[-1]))
             for first, last in self.spells
             if first <= numbers[-1] and last >= numbers[0]
         )
-        spells = () if len(here) == len(numbers) else spells
+        spells = () if len(iterations) == len(numbers) else spells
         kind, period = self.kind, self.period
-        if kind is VerdictKind.PERIODIC and len(here) < 2:
+        if kind is VerdictKind.PERIODIC and len(iterations) < 2:
             kind, period = VerdictKind.TRANSIENT, None
-        return replace(self, kind=kind, iterations=here, period=period, since=since, spells=spells)
+        return replace(
+            self, kind=kind, iterations=iterations, period=period, since=since, spells=spells
+        )
 
 
 def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
@@ -66,13 +70,13 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
         fitting = (numbers % period == _remainder(hits, period)) & (amount > min(noise, usual / 2))
         return Pattern(VerdictKind.PERIODIC, tuple(numbers[fitting].tolist()), period)
     spells = _spells(np.clip(amount, 0.0, usual) - usual / 2)
-    held = np.zeros(len(amount), dtype=np.bool_)
+    in_spell = np.zeros(len(amount), dtype=np.bool_)
     for first, after in spells:
-        held[first:after] = True
-    if spells and amount[slow & held].sum() >= MOST * amount[slow].sum():
-        within = tuple(numbers[held].tolist())
-        clearly_not = amount[~held] < min(usual / 2, usual - noise)
-        if held.all() or (held.mean() >= MOST and clearly_not.mean() <= 1 - MOST):
+        in_spell[first:after] = True
+    if spells and amount[slow & in_spell].sum() >= MOST * amount[slow].sum():
+        within = tuple(numbers[in_spell].tolist())
+        clearly_not = amount[~in_spell] < min(usual / 2, usual - noise)
+        if in_spell.all() or (in_spell.mean() >= MOST and clearly_not.mean() <= 1 - MOST):
             return Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         if len(spells) == 1 and spells[0][1] == len(amount):
             return Pattern(VerdictKind.PERSISTENT, within, since=within[0])

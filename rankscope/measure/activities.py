@@ -41,7 +41,7 @@ class ActivityTotals:
     """Device work summed by iteration, phase, kind and name."""
 
     def __init__(self, work: Attributed) -> None:
-        """Start empty; `work` tells which names lead, and which collectives may overlap."""
+        """Start empty; `work` has the times of names and the collectives that may overlap."""
         self._low, self._high = union(work.calls["start"].to_numpy(), work.calls["end"].to_numpy())
         names = work.by_name
         leads = leading(names[["kind", "name"]], names["total_ns"].to_numpy(), MOST_NAMES)

@@ -167,8 +167,8 @@ class _Survey:
         place, first = places(codes(work[OWNER]))
         owner, owners = pl.Series("owner", place), taken(work[OWNER], first)
         groups = with_series(work[["window", "phase", "end"]], owner, pl.Series("talks", talks))
-        alike = groups.group_by(pl.exclude("end")).agg(pl.col("end").max())
-        self._alike.append(_with_owners(alike, owners))
+        grouped = groups.group_by(pl.exclude("end")).agg(pl.col("end").max())
+        self._alike.append(_with_owners(grouped, owners))
         self._calls.append(rows_of(work, talks).select(CALLS))
         start, end = (work[name].to_numpy() for name in ("start", "end"))
         computing = ~talks & ~is_null(work["window"])
@@ -212,9 +212,9 @@ def _with_owners(groups: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
     return with_series(groups, *taken(owners, groups["owner"].to_numpy()))
 
 
-def _any(flags: Flags, alike: Times) -> Flags:
+def _any(flags: Flags, group: Times) -> Flags:
     """Whether the flag of any row with the same number is set."""
-    return np.isin(alike, alike[flags])
+    return np.isin(group, group[flags])
 
 
 class _EarlierWork:

@@ -188,10 +188,10 @@ def _carry_most(calls: pl.DataFrame, group: Times) -> Flags:
     carried = filled(calls["bytes"], 0)
     if calls["bytes"].has_nulls():
         length = (calls["end_ns"] - calls["arrival_ns"]).to_numpy()
-        alike, firsts = places(codes(calls[["communicator", "operation", "ordinal"]]))
+        kind, firsts = places(codes(calls[["communicator", "operation", "ordinal"]]))
         fastest = np.full(len(firsts), NEVER)
-        np.minimum.at(fastest, alike, length)
-        carried = fastest[alike]
+        np.minimum.at(fastest, kind, length)
+        carried = fastest[kind]
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
     totals = added_up(carried[None], place, len(first))[0]
     return np.asarray(place == np.lexsort((first, -totals))[0])

@@ -88,8 +88,8 @@ def _before_phases(iterations: pl.DataFrame, phases: Times) -> pl.DataFrame:
     starts = np.append(phases, NEVER)
     inside = starts[np.searchsorted(starts, begin)]  # at or after the range's start
     if not (inside[inside < until] > begin[inside < until]).any():
-        early = starts[np.searchsorted(starts, opened)]
-        inside = np.minimum(early, inside)
+        first_of_window = starts[np.searchsorted(starts, opened)]
+        inside = np.minimum(first_of_window, inside)
     end = np.where(inside < until, inside, begin)
     return pl.DataFrame({"start": opened, "end": end})
 

@@ -30,7 +30,7 @@ SPARSE = 16
 """Keys are counted in a table if its size is at most this multiple of their number."""
 
 OFF_CPU = "off_cpu"
-"""Name of unknown time off the CPU: where calls are not recorded, nothing says why."""
+"""Name of unknown time off the CPU: the reason is unknown where calls are not recorded."""
 
 IN_KERNEL = "kernel"
 """Name of time on the CPU that samples of user code leave out, outside of recorded calls."""

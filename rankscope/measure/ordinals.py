@@ -56,13 +56,13 @@ def _nth(group: Times) -> Times:
     return nth
 
 
-def _firsts(seen: pl.DataFrame) -> pl.DataFrame:
+def _firsts(smallest: pl.DataFrame) -> pl.DataFrame:
     """communicator, iteration, and `first`: the sequence number that stands for 0.
 
     Args:
-        seen: communicator, iteration, and the smallest sequence number there.
+        smallest: communicator, iteration, and the smallest sequence number there.
     """
-    parts = seen.sort("communicator", "iteration").partition_by("communicator")
+    parts = smallest.sort("communicator", "iteration").partition_by("communicator")
     return pl.concat(
         part.select(
             "communicator",

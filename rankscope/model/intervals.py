@@ -120,12 +120,12 @@ def outside(start: Times, end: Times, low: Times, high: Times) -> tuple[Times, T
         low, high: of the others, which are disjoint and in order as well.
     """
     first = np.searchsorted(high, start, side="right")
-    met = np.maximum(np.searchsorted(low, end) - first, 0)
-    index = np.repeat(np.arange(len(start)), met + 1)
-    nth = np.arange(len(index)) - np.repeat(np.cumsum(met + 1) - met - 1, met + 1)
+    cuts = np.maximum(np.searchsorted(low, end) - first, 0)
+    index = np.repeat(np.arange(len(start)), cuts + 1)
+    nth = np.arange(len(index)) - np.repeat(np.cumsum(cuts + 1) - cuts - 1, cuts + 1)
     following = first[index] + nth  # the other that ends the part
     begin = np.where(nth == 0, start[index], np.append(high, 0)[following - 1])
-    until = np.where(nth == met[index], end[index], np.append(low, 0)[following])
+    until = np.where(nth == cuts[index], end[index], np.append(low, 0)[following])
     real = until > begin
     return begin[real], until[real], index[real]
 

@@ -57,8 +57,8 @@ def latest(ended: int | None, starts: Times) -> int:
         return ended + LATE_NS
     if not len(starts):
         return NEVER
-    seen = int(np.quantile(starts, NEARLY_ALL, method="lower"))
-    return seen + max(seen, LATE_UNSURE_NS)
+    last_start = int(np.quantile(starts, NEARLY_ALL, method="lower"))
+    return last_start + max(last_start, LATE_UNSURE_NS)
 
 
 def launches_kernel() -> pl.Expr:
@@ -127,8 +127,8 @@ def wrong_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, Devi
     work = work.select("process", "kind", "launch", "start", "end", *STREAM)
     clocks = fast_clocks(work, sync_calls)
     work = _at_host_speed(work, clocks)
-    late = late_by(work, sync_calls)
-    for process, by in (early_by(work) | {process: -by for process, by in late.items()}).items():
+    late_ns = late_by(work, sync_calls)
+    for process, by in (early_by(work) | {process: -by for process, by in late_ns.items()}).items():
         clocks[process] = clocks.get(process, DeviceClock())._replace(early_ns=by)
     return clocks
 
@@ -198,7 +198,7 @@ def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
     waited = sync_calls.filter("drains", pl.col("end") - pl.col("start") >= EARLY_NS)
     if waited.is_empty():
         return {}
-    late: dict[int, int] = {}
+    late_ns: dict[int, int] = {}
     for (process,), calls in waited.partition_by("process", as_dict=True).items():
         own = rows_of(work, (work["process"] == process).to_numpy() & ~is_null(work["launch"]))
         launch, start, end = (own[name].to_numpy() for name in ("launch", "start", "end"))
@@ -216,8 +216,8 @@ def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
             first = np.minimum(first, np.where(done > starts, done, NEVER))
         known = first < NEVER
         if known.any() and np.median((first - ends)[known]) > EARLY_NS:
-            late[process] = by
-    return late
+            late_ns[process] = by
+    return late_ns
 
 
 def early_by(work: pl.DataFrame) -> dict[int, int]:

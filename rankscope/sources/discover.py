@@ -84,12 +84,14 @@ def discover(
         )
     names = {*by_path, *map(_without_gz, by_path)}
     paths_found = [report.path for report in by_path.values()]
-    alike = {_without_numbers(each) for each in (*paths_found, *map(_without_gz, paths_found))}
+    names_without_numbers = {
+        _without_numbers(each) for each in (*paths_found, *map(_without_gz, paths_found))
+    }
     for file in others:
         unpacked = _unpacked(file) or file
         if unpacked.resolve() in names:
             continue
-        if _without_numbers(unpacked) in alike and (problem := _no_report(file)):
+        if _without_numbers(unpacked) in names_without_numbers and (problem := _no_report(file)):
             fail(file, problem)
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in by_path.items():
@@ -133,8 +135,10 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
     Reports that are folders are never copies.
     """
     elsewhere = {each.path: each for each in stored}
-    again = {each.path for each in reports if elsewhere.pop(each.path.resolve(), None)}
-    by_age = sorted(reports, key=lambda each: (each.path not in again, each.modified_ns, each.path))
+    stored_paths = {each.path for each in reports if elsewhere.pop(each.path.resolve(), None)}
+    by_age = sorted(
+        reports, key=lambda each: (each.path not in stored_paths, each.modified_ns, each.path)
+    )
     by_length: dict[tuple[str, int], list[Path]] = {}
     for each in (*elsewhere.values(), *by_age):
         if not formats.named(each.kind).folders:
@@ -142,10 +146,10 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
     copies: dict[Path, Path] = {}
     for (_, length), paths in by_length.items():
         sample = _checksum if any(map(_is_packed, paths)) else partial(_sample, size=length)
-        alike: dict[bytes | int, list[Path]] = {}
+        by_sample: dict[bytes | int, list[Path]] = {}
         for path in paths if len(paths) > 1 else ():
             try:
-                firsts = alike.setdefault(sample(path), [])
+                firsts = by_sample.setdefault(sample(path), [])
                 same = next((each for each in firsts if _equal(each, path)), None)
                 if same is None:
                     firsts.append(path)
@@ -340,7 +344,7 @@ def _no_report(path: Path) -> UnreadableReport | None:
 
 
 def _unpacked(path: Path) -> Path | None:
-    """The path of a packed report once it is unpacked; None of files that are read as they are."""
+    """The path of a packed report once it is unpacked; None if the file is no such report."""
     if path.suffix not in UNPACK or formats.is_known(path.name):
         return None
     return path.with_suffix("") if formats.is_known(path.stem) else None

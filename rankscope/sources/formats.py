@@ -69,7 +69,7 @@ def of_name(name: str) -> Format | None:
 
 
 def of_content(name: str) -> Format | None:
-    """The format whose files may have such a name, if the content must tell."""
+    """The format whose files may have such a name, if only the content decides."""
     return next((each for each in _by_suffix(name) if each.sniff is not None), None)
 
 

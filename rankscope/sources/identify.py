@@ -404,7 +404,7 @@ def check_one_run(facts: Iterable[Captured], hint: str) -> None:
         return
     latest, earliest = max(intervals), min(intervals, key=lambda each: each[1])
     if latest[0] > earliest[1] + slack:
-        apart = (latest[0] - earliest[1]) / 1e9
+        pause_s = (latest[0] - earliest[1]) / 1e9
         raise ForeignRun(
-            f"{latest[2]} was captured {apart:.0f} s after {earliest[2]} had ended", hint=hint
+            f"{latest[2]} was captured {pause_s:.0f} s after {earliest[2]} had ended", hint=hint
         )

@@ -70,8 +70,8 @@ def numbered(
     if len({HANDLER_ENDING.sub("", formats.title(path)) for path in alone}) > 1:
         alone = []
     all_alike = grid is not None or differing_numbers(paths)
-    for alike in (paths,) if all_alike else (*folders.values(), alone):
-        ranks |= differing_numbers(alike)
+    for group in (paths,) if all_alike else (*folders.values(), alone):
+        ranks |= differing_numbers(group)
     claims = {path: Claim(rank, None, NAMES_DIFFER) for path, rank in ranks.items()}
     claims |= {path: Claim(rank, None, NODES) for path, rank in nodes.items()}
     return [replace(each, numbers=claims.get(each.path), pattern=hint) for each in reports]

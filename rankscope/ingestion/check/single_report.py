@@ -148,7 +148,7 @@ def _without_path(error: RankscopeError, file: ReportFile) -> str:
 
 
 def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
-    """Every cause in the order of `CauseKind`: whether all ranks of the report can tell it."""
+    """Every cause in the order of `CauseKind`: whether all ranks of the report can show it."""
     detectors = {each.kind: each for each in DETECTORS}
     recorder = recorder_of([rows.file.kind])
     return tuple(

@@ -286,7 +286,7 @@ def _killed(file: ReportFile, error: BrokenExecutor) -> ReportError:
 
 
 def _bytes_read(file: ReportFile) -> int:
-    """About the size of what is read of a report."""
+    """About the number of bytes that are read of a report."""
     form = formats.find(file.kind)
     return file.bytes * (EXPORT_TIMES if form is not None and form.exported else 1)
 

@@ -137,14 +137,17 @@ def network_words(
     homes = {hosts[rank] for rank in members}
     others = [rank for rank, host in hosts.items() if host is not None and host not in homes]
     waits = rows.filter(pl.col("metric") == str(Counter.SEND_WAITS))
-    then, among = pl.col("iteration").is_in(slow), pl.col("rank").is_in(members)
-    own = waits.filter(then, among)["value"].to_numpy()
+    in_slow, is_member = pl.col("iteration").is_in(slow), pl.col("rank").is_in(members)
+    own = waits.filter(in_slow, is_member)["value"].to_numpy()
     usual, compared_with = (
-        waits.filter(then, pl.col("rank").is_in(others))["value"].to_numpy(),
+        waits.filter(in_slow, pl.col("rank").is_in(others))["value"].to_numpy(),
         "those of other hosts",
     )
     if not len(usual):
-        usual, compared_with = waits.filter(~then, among)["value"].to_numpy(), "in other iterations"
+        usual, compared_with = (
+            waits.filter(~in_slow, is_member)["value"].to_numpy(),
+            "in other iterations",
+        )
     if not len(own) or not len(usual) or own.mean() <= MORE_WAITS * usual.mean():
         return ""
     if not usual.mean():

@@ -61,10 +61,10 @@ def same_overlap(
     )
     names = kernels.filter(pl.col("name") != "").select("name").unique()
     overall = sums.select("length", "usual").sum()
-    here = sums.filter("here")
-    of_phase = here.select("length", "usual").sum()
+    in_phase = sums.filter("here")
+    of_phase = in_phase.select("length", "usual").sum()
     return (
-        names.join(here, on="name", how="left")
+        names.join(in_phase, on="name", how="left")
         .join(of_phase, how="cross", suffix="_phase")
         .join(overall, how="cross", suffix="_every")
         .select("name", slowdown=pl.coalesce(map(_slowdown, ("", "_phase", "_every"))))

@@ -137,33 +137,33 @@ def findings_sentence(reported: Iterable[Finding]) -> str:
 
     `3 kernels take 6.0 ms or 40 % longer for the same work: the device is slow`.
     """
-    alike: dict[tuple[str, ...], list[Finding]] = {}
+    by_clause: dict[tuple[str, ...], list[Finding]] = {}
     for each in reported:
-        alike.setdefault(_clause(each), []).append(each)
-    merged = map(_merged, alike.values())
+        by_clause.setdefault(_clause(each), []).append(each)
+    merged = map(_merged, by_clause.values())
     return "; ".join(detector_of(each.kind).sentence(each) for each in merged)
 
 
 def _clause(finding: Finding) -> tuple[str, ...]:
     """The key that findings of one clause share."""
-    alike = ADDED_UP.get(finding.activity) or f"{finding.activity} {finding.name}"
-    return finding.kind, finding.detail, alike
+    work = ADDED_UP.get(finding.activity) or f"{finding.activity} {finding.name}"
+    return finding.kind, finding.detail, work
 
 
-def _merged(alike: list[Finding]) -> Finding:
+def _merged(findings: list[Finding]) -> Finding:
     """The findings of one clause as one finding."""
-    first, *more = alike
+    first, *more = findings
     if not more:
         return first
-    count = sum(each.count for each in alike)
-    usual = [each.usual_ns for each in alike if each.usual_ns is not None]
+    count = sum(each.count for each in findings)
+    usual = [each.usual_ns for each in findings if each.usual_ns is not None]
     called = ADDED_UP[first.activity]
     return replace(
         first,
         name=f"{count} {called}",
-        excess_ns=sum(each.excess_ns for each in alike),
-        share=min(1.0, sum(each.share for each in alike)),
+        excess_ns=sum(each.excess_ns for each in findings),
+        share=min(1.0, sum(each.share for each in findings)),
         activity=called,
-        usual_ns=sum(usual) if len(usual) == len(alike) else None,
+        usual_ns=sum(usual) if len(usual) == len(findings) else None,
         count=count,
     )

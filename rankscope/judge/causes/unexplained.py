@@ -27,8 +27,8 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
             else "record it with --cpuctxsw=process-tree --sample=process-tree --trace=osrt"
         )
         yield host_finding(context, CauseKind.UNEXPLAINED, "unknown", excess, detail)
-    late = in_calls(context).filter(woken_late())["name"].to_list()
-    excess = explained(context, state_is(HostState.BLOCKED) & pl.col("name").is_in(late))
+    calls = in_calls(context).filter(woken_late())["name"].to_list()
+    excess = explained(context, state_is(HostState.BLOCKED) & pl.col("name").is_in(calls))
     if excess is not None:
         detail = "it waits in calls as its peers do, and may get a CPU later; record all "
         detail += "processes with --cpuctxsw=system-wide"

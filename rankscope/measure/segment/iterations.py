@@ -189,9 +189,9 @@ def _fitting(number: Times) -> Flags:
     One that is equal to a neighbour is wrong only if another number would fit: a step may have
     several ranges.
     """
-    before, here, after = number[:-2], number[1:-1], number[2:]
-    wrong = (before < after) & ((here < before) | (here > after))
-    wrong |= (before + 1 < after) & ((here == before) | (here == after))
+    before, current, after = number[:-2], number[1:-1], number[2:]
+    wrong = (before < after) & ((current < before) | (current > after))
+    wrong |= (before + 1 < after) & ((current == before) | (current == after))
     return ~np.concatenate(([False], wrong, [False]))[: len(number)]
 
 
@@ -202,8 +202,8 @@ def _gaps(start: Times, end: Times, number: Times) -> list[tuple[int, int]]:
     """
     steps = np.diff(number)
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
-    early = (steps < 0) & (number[:-1] < number.max(initial=0))
-    return [(int(end[at]), int(start[at + 1])) for at in np.flatnonzero((steps > usual) | early)]
+    restarts = (steps < 0) & (number[:-1] < number.max(initial=0))
+    return [(int(end[at]), int(start[at + 1])) for at in np.flatnonzero((steps > usual) | restarts)]
 
 
 def _windows(start: Times, end: Times, number: Times, duration_ns: int | None) -> pl.DataFrame:

@@ -105,9 +105,9 @@ def _limited(codes: Times, rare: Times, most: Shares, tries: int) -> int | None:
 
 def _match(codes: Times, rare: Times, distance: int) -> float:
     """The match at one distance."""
-    early = codes[:-distance]
-    pairs = np.bincount(early[early == codes[distance:]], minlength=rare.max(initial=0) + 1)
-    sizes = np.bincount(early, minlength=len(pairs))
+    first = codes[:-distance]
+    pairs = np.bincount(first[first == codes[distance:]], minlength=rare.max(initial=0) + 1)
+    sizes = np.bincount(first, minlength=len(pairs))
     shares = pairs[rare] / np.maximum(sizes[rare], 1)
     return float(np.add.accumulate(shares)[-1]) / len(rare) if len(rare) else 0.0
 

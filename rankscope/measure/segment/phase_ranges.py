@@ -46,9 +46,11 @@ class PhaseRanges:
         marks = ordered(rows_of(self.frame, recurring), "start")
         window = np.searchsorted(iterations["window_start"].to_numpy(), marks["start"], "right")
         forward = (marks["label"] == "forward").to_numpy()
-        met = np.diff(np.searchsorted(np.sort(meetings), marks["start"])) > 0
-        again = forward[1:] & ~forward[:-1] & (window[1:] == window[:-1]) & met
-        return 2 * len({*window[1:][again].tolist()}) >= max(iterations.height, 1)
+        after_meeting = np.diff(np.searchsorted(np.sort(meetings), marks["start"])) > 0
+        recurring_forward = (
+            forward[1:] & ~forward[:-1] & (window[1:] == window[:-1]) & after_meeting
+        )
+        return 2 * len({*window[1:][recurring_forward].tolist()}) >= max(iterations.height, 1)
 
 
 def find_marks(

@@ -37,8 +37,8 @@ def are_steps(ranges: pl.DataFrame, ends: Times, backward: Times) -> bool:
         )
     lengths = np.diff(ends)
     median = float(np.median(lengths))
-    alike = (lengths <= ALIKE * median) & (ALIKE * lengths >= median)
-    if alike.mean() < REGULAR or lengths[alike].sum() < REGULAR * lengths.sum():
+    regular = (lengths <= ALIKE * median) & (ALIKE * lengths >= median)
+    if regular.mean() < REGULAR or lengths[regular].sum() < REGULAR * lengths.sum():
         return False
     outer = ranges.filter(~pl.col("means").is_in(OPERATORS).fill_null(False))
     return _held_together(outer, ends) <= 1 - REGULAR

@@ -175,9 +175,9 @@ def _with_pauses(events: pl.DataFrame) -> pl.DataFrame:
     ordered = np.sort(np.log(pause.to_numpy()))
     short = np.arange(1, len(ordered))
     total, below = ordered.sum(), np.cumsum(ordered)[:-1]
-    apart = (total - below) / (len(ordered) - short) - below / short  # of group means
-    split = int(np.argmax(short * (len(ordered) - short) * apart**2))  # Otsu's threshold
-    if apart[split] < np.log(LONG_PAUSE) or len(ordered) - split - 1 < LEAST_STEPS:
+    distance = (total - below) / (len(ordered) - short) - below / short  # of group means
+    split = int(np.argmax(short * (len(ordered) - short) * distance**2))  # Otsu's threshold
+    if distance[split] < np.log(LONG_PAUSE) or len(ordered) - split - 1 < LEAST_STEPS:
         return events
     long = (pause > np.exp(ordered[split]) + 0.5).alias("long")
     return events.with_columns(kind=pl.format("{} {}", pl.col("kind").cast(pl.String), long))

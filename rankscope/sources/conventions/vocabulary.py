@@ -181,9 +181,9 @@ class Vocabulary:
             return self._looked_up(names)
         except pl.exceptions.ComputeError as error:
             # Compiling every pattern in advance would cost time at each start.
-            if (bad := _bad_pattern(self.rows)) is None:
+            if (mistake := _bad_pattern(self.rows)) is None:
                 raise
-            raise bad from error
+            raise mistake from error
 
     def _looked_up(self, names: pl.DataFrame) -> pl.DataFrame:
         names = names.with_columns(SQUASHED).with_columns(tells=_fits_some(self.rows))

@@ -49,10 +49,10 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("start")
     )
-    alike = ["process", "caller"]
-    nth = pl.int_range(pl.len()).over(alike)
-    waits = waits.with_columns(end=(pl.col("end") - nth).cum_max().over(alike) + nth)
-    ready = pl.max_horizontal("start", "reached", pl.col("end").shift(1).over(alike))
+    key = ["process", "caller"]
+    nth = pl.int_range(pl.len()).over(key)
+    waits = waits.with_columns(end=(pl.col("end") - nth).cum_max().over(key) + nth)
+    ready = pl.max_horizontal("start", "reached", pl.col("end").shift(1).over(key))
     waits = waits.with_columns(
         start=pl.min_horizontal(ready, pl.col("end") - 1),
         thread="caller",

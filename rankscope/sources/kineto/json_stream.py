@@ -358,8 +358,8 @@ class EventFile:
                 broken += 1
             begin = borders[at] + 1
             at += 1
-        many = broken > max(MOST_DAMAGED * len(events), 1)
-        if many or (broken and not self.events and not events):
+        too_many = broken > max(MOST_DAMAGED * len(events), 1)
+        if too_many or (broken and not self.events and not events):
             raise self._damaged()
         self.broken += broken
         return events, data[begin:]

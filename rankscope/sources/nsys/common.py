@@ -59,11 +59,12 @@ class Strings:
         # Ids are nearly row numbers of the pool, so that most lookups need no join.
         most = SPARSE * pool.height if places is None else places - 1
         ids = pool["id"].to_numpy()
-        near = (ids >= 0) & (ids <= most)
-        row = np.full(ids[near].max(initial=-1) + 1, pool.height)  # without a string: one behind
-        row[ids[near]] = np.flatnonzero(near)
+        is_dense = (ids >= 0) & (ids <= most)
+        size = ids[is_dense].max(initial=-1) + 1
+        row = np.full(size, pool.height)  # an id without a string gets the null at the end
+        row[ids[is_dense]] = np.flatnonzero(is_dense)
         self._dense = pool["value"].extend_constant(None, 1)[row]
-        self._others = pool.clear() if near.all() else pool.filter(~near)
+        self._others = pool.clear() if is_dense.all() else pool.filter(~is_dense)
 
     @classmethod
     def read(cls, file: Columns) -> Strings:
@@ -86,12 +87,12 @@ class Strings:
         least, most = cast("int", ids.min()), cast("int", ids.max())
         if not ids.has_nulls() and least >= 0 and most < len(self._dense):
             return taken(self._dense, ids.to_numpy())
-        near = ids.is_between(0, len(self._dense) - 1)
-        texts = self._dense.gather(ids.set(~near, None))
+        is_dense = ids.is_between(0, len(self._dense) - 1)
+        texts = self._dense.gather(ids.set(~is_dense, None))
         if self._others.is_empty():
             return texts
-        far = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
-        return pl.select(pl.coalesce(texts, far["value"])).to_series()
+        others = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
+        return pl.select(pl.coalesce(texts, others["value"])).to_series()
 
     def of_values(self, ids: pl.Series, values: pl.Series) -> Strings:
         """Other values for ids of this pool; of several values for an id, the first known one."""

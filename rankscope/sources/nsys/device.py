@@ -385,15 +385,15 @@ def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
 def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Chunks of DEVICE_WORK with NCCL's description of its kernels, which has the same order."""
     facts = ["communicator", "sequence", "bytes", "operation"]
-    seen = 0
+    done = 0
     for part in parts:
         rows = part.with_row_index("row")
         own = rows.filter(OF_NCCL).select("row")
-        descriptions = own.hstack(described.select(facts).slice(seen, own.height))
-        seen += own.height
+        descriptions = own.hstack(described.select(facts).slice(done, own.height))
+        done += own.height
         joined = rows.drop(facts[:2]).join(descriptions, on="row", how="left", suffix="_nccl")
-        both = {name: pl.coalesce(f"{name}_nccl", name) for name in facts[2:]}
-        yield conform(joined.sort("row").with_columns(**both), DEVICE_WORK, drop_others=True)
+        combined = {name: pl.coalesce(f"{name}_nccl", name) for name in facts[2:]}
+        yield conform(joined.sort("row").with_columns(**combined), DEVICE_WORK, drop_others=True)
 
 
 def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
@@ -406,8 +406,8 @@ def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
     rows = with_series(whole[["end", *OWNERS]], *_ids(whole))
-    alike = rows.group_by(pl.exclude("end")).agg(pl.col("end").max())
-    return alike.select(
+    grouped = rows.group_by(pl.exclude("end")).agg(pl.col("end").max())
+    return grouped.select(
         "id",
         "full",
         process=pl.col("globalPid") // PROCESS,

@@ -249,14 +249,14 @@ def _export(nsys: str, report: Path, target: Path, most_bytes: int) -> None:
     done = _run(command, time_limit(report), watch.problem, report)
     if done.code == 0 and _is_whole(target):
         return
-    said = " ".join(done.said.split())
+    output = " ".join(done.said.split())
     if shutil.disk_usage(target.parent).free < LEAST_FREE:
         raise _no_room(target.parent.parent, "no space left")
-    if named := NEWER.search(said):
+    if named := NEWER.search(output):
         version = next((each for each in named.groups() if each), None)
         raise _too_new(report, nsys, f"nsys {version}" if version else "a newer nsys")
     raise UnreadableReport(
-        f"{report}: nsys cannot export it ({_reason(said)})",
+        f"{report}: nsys cannot export it ({_reason(output)})",
         hint="is it complete? Open it in the GUI, or copy it again from where it was captured",
     )
 
@@ -395,8 +395,8 @@ def _run(
         ) from stopped
 
 
-def _reason(said: str) -> str:
-    return said.rpartition("rror:")[2].strip()[:160] or "it says nothing"
+def _reason(output: str) -> str:
+    return output.rpartition("rror:")[2].strip()[:160] or "it says nothing"
 
 
 def _no_room(folder: Path, why: str) -> RankscopeError:

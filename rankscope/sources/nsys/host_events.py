@@ -19,7 +19,7 @@ EVENTS, OPENED = "OSRT_FILE_ACCESS_EVENTS", "OSRT_FILE_ACCESS_DESCRIPTORS"
 EVENT = ["fileAccessId", "threadId", "startedAt", "endedAt"]
 
 BASE_NAME = r"([^/\\]*)[/\\]*$"
-"""The end of a path. Its folders may tell of users, and are never kept."""
+"""The end of a path. Its folders may contain names of users, and are never kept."""
 
 
 def switches(file: Columns, spans: Spans) -> dict[int, Switches]:

@@ -30,7 +30,7 @@ from rankscope.util.numbers import NEVER
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
 NAMED = ["end", "nameId"]
-"""Columns that tell which calls wait for the device."""
+"""Further columns, by which calls that wait for the device are found."""
 
 SPARSE = 2
 """Calls are indexed by number if the range of numbers is below this multiple of their count."""

@@ -122,14 +122,14 @@ def _by_table(file: Columns, table: str, kernels: pl.DataFrame) -> pl.DataFrame 
         .select("start", "process", "communicator", "operation", until="end", sequence=SEQUENCE)
         .sort("start")
     )
-    near = operations.join_asof(
+    nearest = operations.join_asof(
         kernels.sort("start").select("row", "process", "end", "start", begin="start"),
         on="start",
         by="process",
         strategy="nearest",
         check_sortedness=False,
     ).filter((pl.col("start") < pl.col("end")) & (pl.col("begin") < pl.col("until")))
-    return near.group_by("row").agg(
+    return nearest.group_by("row").agg(
         _only("communicator"),
         pl.when(pl.len() == 1).then(pl.col("sequence").first()),
         _only("operation"),

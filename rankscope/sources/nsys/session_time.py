@@ -28,13 +28,13 @@ def on_session_axis(file: Columns) -> Columns:
     if not file.has(TABLE, "name", "value"):
         return file
     rows = file.read(TABLE, [], ["name", "value"])
-    said = rows["value"].filter(rows["name"] == SHIFT).drop_nulls()
-    if said.is_empty():
+    stated = rows["value"].filter(rows["name"] == SHIFT).drop_nulls()
+    if stated.is_empty():
         return file
-    shift = said.cast(pl.Int64, strict=False)[0]
+    shift = stated.cast(pl.Int64, strict=False)[0]
     if shift is None:
         raise UnreadableReport(
-            f"{file.path}: {SHIFT} is {said[0]!r}, not a number of ns",
+            f"{file.path}: {SHIFT} is {stated[0]!r}, not a number of ns",
             hint="export it again, without --ts-shift and --ts-normalize",
         )
     return file if shift == 0 else _ShiftedColumns(file, shift)

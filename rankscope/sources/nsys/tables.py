@@ -162,9 +162,9 @@ def _losses(file: Columns) -> tuple[Loss, ...]:
     if not file.has("DIAGNOSTIC_EVENT", "severity", "text"):
         return ()
     severe = ("severity", [WARNING, ERROR])
-    said = file.read("DIAGNOSTIC_EVENT", ["severity", "globalPid"], ["text"], only=severe)
+    messages = file.read("DIAGNOSTIC_EVENT", ["severity", "globalPid"], ["text"], only=severe)
     losses = (
-        said.filter(pl.col("text").str.contains(LOST))
+        messages.filter(pl.col("text").str.contains(LOST))
         .select(pl.col("globalPid") // PROCESS, pl.col("text").str.slice(0, LONGEST_LOSS))
         .unique(maintain_order=True)
         .head(MOST_LOSSES)

@@ -43,12 +43,12 @@ def joined(
         stem: the name of a file without its ending.
         session: the session of a file.
     """
-    alike: dict[tuple[Path, str], list[tuple[int, Path]]] = {}
+    by_name: dict[tuple[Path, str], list[tuple[int, Path]]] = {}
     for path in paths:
         if match := NUMBERED.match(stem(path.name)):
-            alike.setdefault((path.parent, match[1]), []).append((int(match[2]), path))
+            by_name.setdefault((path.parent, match[1]), []).append((int(match[2]), path))
     sessions: dict[tuple[Path, str, str], list[Path]] = {}
-    for (folder, name), numbered in alike.items():
+    for (folder, name), numbered in by_name.items():
         for _, path in sorted(numbered) if len(numbered) > 1 else ():
             try:
                 own = session(path)
@@ -86,8 +86,8 @@ def in_one(path: Path, traces: Sequence[Trace]) -> Trace:
         for each, start in zip(traces, starts, strict=True)
         if start is not None and starts[0] is not None
     ]
-    late = any(later.later_ns < one.end_ns for one, later in pairwise(windows))
-    if late or len(windows) < len(traces):
+    overlap = any(later.later_ns < one.end_ns for one, later in pairwise(windows))
+    if overlap or len(windows) < len(traces):
         raise UnreadableReport(
             f"{path}: its windows do not follow each other by their times",
             hint="read one of them: name it alone",

@@ -187,9 +187,9 @@ class PagedFile:
             into = pages[begin * self._page_size : end * self._page_size]
             try:
                 at = (int(numbers[begin]) - 1) * self._page_size
-                got = read_into(self._file, into.data, at)
+                count = read_into(self._file, into.data, at)
             except OSError as error:
                 raise Unusual(str(error)) from error
-            if got < into.size:
+            if count < into.size:
                 raise Unusual("the file is truncated")
-            meter.add(got)
+            meter.add(count)

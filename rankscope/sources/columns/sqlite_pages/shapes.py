@@ -189,7 +189,7 @@ def parse_shape(
 
     All of the header must be on the page: see `cell`.
     """
-    length, here = np.int64(pages[start]), bytes_on_page(payload, outputs.page_size)
+    length, on_page = np.int64(pages[start]), bytes_on_page(payload, outputs.page_size)
     seen = 0
     shapes.facts[shape, PRESENT] = 0
     for output in range(outputs.defaults.size):
@@ -201,7 +201,7 @@ def parse_shape(
         width = WIDTHS[kind] if kind < FIRST_BYTES else (kind - FIRST_BYTES) >> 1
         output = outputs.of_column[column] if column < outputs.of_column.size else -1
         if output >= 0:
-            if begin + width > here or not is_supported(outputs, output, kind):
+            if begin + width > on_page or not is_supported(outputs, output, kind):
                 return False
             set_output(shapes, shape, outputs, output, kind, begin)
             seen |= 1 << output
@@ -217,8 +217,8 @@ def parse_shape(
     shapes.headers[shape, length >> 3] = last_bytes(pages, start, length)
     shapes.facts[shape, LENGTH] = length
     shapes.facts[shape, PAYLOAD] = payload
-    shapes.facts[shape, ON_PAGE] = payload if here == payload else here + 4
-    return at == body and begin == payload <= MOST_PAYLOAD and length <= here
+    shapes.facts[shape, ON_PAGE] = payload if on_page == payload else on_page + 4
+    return at == body and begin == payload <= MOST_PAYLOAD and length <= on_page
 
 
 @inlined
