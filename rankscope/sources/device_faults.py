@@ -22,7 +22,6 @@ EARLY_NS = 100_000
 LEAST_EARLY = 0.01
 """Share of early kernels from which on the device's clock is off."""
 
-
 FEWEST_CALLS = 5
 """Fewest calls that waited from which the speed of a clock is estimated."""
 
@@ -30,7 +29,7 @@ MOST_CALLS = 200
 """Most calls that are used for that; of more calls, an even part."""
 
 MOST_FAST = 10
-"""Most times that a clock runs as fast, or as slow; a larger error has another cause."""
+"""Largest factor by which a clock runs fast or slow; a larger error has another cause."""
 
 STEADY = 10
 """A clock runs fast or slow if the change is this many times the scatter of single kernels."""
