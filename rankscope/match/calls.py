@@ -116,12 +116,12 @@ class Calls:
         starts = rows["start_ns"].to_numpy()
         kind_of = _places(rows["operation"], SPLITTABLE)
         place, first = len(self._own) - 1, len(self._streams)
-        alike, arranged = calls, None
+        previous_calls, arranged = calls, None
         heads, begins = [], []
         for low, high in pairwise([*np.flatnonzero(np.diff(ranks, prepend=-1)), len(ranks)]):
             rank_calls = [each[low:high] for each in calls]
-            if arranged is None or not all(map(np.array_equal, rank_calls, alike)):
-                alike, arranged = rank_calls, self._arranged(rank_calls, kind_of)
+            if arranged is None or not all(map(np.array_equal, rank_calls, previous_calls)):
+                previous_calls, arranged = rank_calls, self._arranged(rank_calls, kind_of)
             for name, each in values.items():
                 each[low:high].take(arranged.order, out=ordered[name][low:high], mode="clip")
             edges = arranged.edges[:-1]
@@ -135,13 +135,13 @@ class Calls:
             ]
         for name, parts in self._columns.items():
             parts.append(ordered.get(name))
-        own = rows[np.concatenate(heads)].select(
+        stream_rows = rows[np.concatenate(heads)].select(
             *STREAM,
             first=np.concatenate(begins),
             stream=np.arange(first, len(self._streams)),
             pattern=np.array([each.pattern for each in self._streams[first:]]),
         )
-        self._own.append(own)
+        self._own.append(stream_rows)
 
     def _arranged(self, calls: list[NDArray[Any]], kind_of: Numbers) -> Arranged:
         """The order of a rank's calls.
@@ -164,13 +164,13 @@ class Calls:
     def _pattern(self, call: list[Numbers]) -> int:
         """The number of the pattern of some calls, which are in order."""
         key = (len(call[0]), *(int(column.sum()) for column in call))
-        alike = self._alike.setdefault(key, [])
-        for number in alike:
+        candidates = self._alike.setdefault(key, [])
+        for number in candidates:
             if all(map(np.array_equal, self._patterns[number], call)):
                 return number
-        alike.append(len(self._patterns))
+        candidates.append(len(self._patterns))
         self._patterns.append(Pattern(*(column.copy() for column in call)))
-        return alike[-1]
+        return candidates[-1]
 
     @property
     def pipelined(self) -> bool:
@@ -230,10 +230,10 @@ class Calls:
         }
         calls = [Selected(each, places[each.pattern]) for each in selected]
         shared = {number: each.at(places[number]).frame() for number, each in patterns.items()}
-        own = {name: self._taken(name, calls) for name in OWN[2:]}
+        columns = {name: self._taken(name, calls) for name in OWN[2:]}
         return pl.concat(shared[each.pattern] for each in selected).with_columns(
             rank=np.repeat([each.rank for each in selected], [len(each.places) for each in calls]),
-            **{name: values for name, values in own.items() if values is not None},
+            **{name: values for name, values in columns.items() if values is not None},
         )
 
     def laid_out(self, groups: list[tuple[int, int, list[int]]]) -> Layout:

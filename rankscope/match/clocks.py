@@ -186,14 +186,16 @@ def solve_clocks(
     """
     groups = [group for group in groups if len(group.ends)]
     spans = _spans(groups) if spans is None else spans
-    own = [
+    ends_of_lowest = [
         group.since(group.ranks.index(lowest), 0)[[0, -1]]
         for group in groups
         if lowest in group.ranks
     ]
-    if not own:
+    if not ends_of_lowest:
         return Clocks({lowest: ClockFit(0, 0.0, 0)}, 0, "none")
-    middle = (min(int(ends[0]) for ends in own) + max(int(ends[-1]) for ends in own)) // 2
+    middle = (
+        min(int(ends[0]) for ends in ends_of_lowest) + max(int(ends[-1]) for ends in ends_of_lowest)
+    ) // 2
     lines = {lowest: _Line(0.0, 0.0, 0.0)}
     waiting = groups
     while reachable := _next(waiting, lines):
@@ -201,7 +203,9 @@ def solve_clocks(
             _tie(group, middle, lines)
         taken = {id(group) for group in reachable}
         waiting = [group for group in waiting if id(group) not in taken]
-    _check_units(lines, lowest, max(abs(moment - middle) for each in own for moment in each))
+    _check_units(
+        lines, lowest, max(abs(moment - middle) for each in ends_of_lowest for moment in each)
+    )
     for _ in range(ROUNDS):
         _refine(groups, middle, lines, lowest)
     fits = {}

@@ -146,20 +146,20 @@ def match(
     parts = [collectives] if isinstance(collectives, pl.DataFrame) else collectives
     for _ in threaded(calls.add, parts, threads=1):  # the next one is read meanwhile
         pass
-    peers, own, lasted = calls.peers(), labelled(calls.streams()), calls.lasted()
+    peers, own_streams, lasted = calls.peers(), labelled(calls.streams()), calls.lasted()
     if known is None:
-        own = communicators(own, calls.middle, calls.pipelined)
-        streams = own
+        own_streams = communicators(own_streams, calls.middle, calls.pipelined)
+        streams = own_streams
     else:
         streams = known.streams
-        own = own.drop("label").join(streams, on=STREAM)
+        own_streams = own_streams.drop("label").join(streams, on=STREAM)
     groups = (
         streams.group_by("group")
         .agg(pl.col("label").first(), members=pl.col("rank").n_unique().cast(pl.Int64))
         .sort("group")
     )
     doubtful = {*streams.filter(~pl.col("sure"))["group"]} if known is None else set()
-    group_streams = own.group_by("group").agg(pl.col("stream").sort_by("rank"))
+    group_streams = own_streams.group_by("group").agg(pl.col("stream").sort_by("rank"))
     rows, shared, unmatched = calls.laid_out(
         group_streams.join(groups, on="group")
         .sort("group")
@@ -221,10 +221,10 @@ def blocks_of(
 ) -> Iterator[tuple[int, int, slice, slice]]:
     """`Matched.blocks` of these instances and groups."""
     members = dict(groups.select("group", "members").iter_rows())
-    after = 0
+    stop = 0
     for group, where in slices(shared["group"].to_numpy()):
-        before, after = after, after + members[group] * (where.stop - where.start)
-        yield group, members[group], where, slice(before, after)
+        first, stop = stop, stop + members[group] * (where.stop - where.start)
+        yield group, members[group], where, slice(first, stop)
 
 
 def slices(groups: NDArray[np.int32]) -> list[tuple[int, slice]]:
@@ -245,8 +245,8 @@ def _with_peers(
     peers: pl.DataFrame,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The instances plus the paired transfers, which become groups and instances of their own."""
-    after = int(shared["group"].max()) + 1 if shared.height else 0  # type: ignore[arg-type]
-    peers = peers.with_columns(pl.col("group") + after)
+    first_free = int(shared["group"].max()) + 1 if shared.height else 0  # type: ignore[arg-type]
+    peers = peers.with_columns(pl.col("group") + first_free)
     labels = peers.group_by("group").agg(pl.col("label", "members").first()).sort("group")
     narrow = narrowed(peers).with_columns(pl.col("group").cast(pl.Int32))
     instances = narrow.select(INSTANCE).unique().sort(INSTANCE)
@@ -258,7 +258,7 @@ def _with_peers(
     ).sort("group", "rank", "instance")
     pairs = peers.select(streams.columns).unique().cast(dict(streams.schema))  # type: ignore[arg-type]
     # groups without a complete instance may have higher numbers than the others
-    known = pl.col("group") < after
+    known = pl.col("group") < first_free
     return (
         pl.concat([rows, more.select(*OWN, "instance")], how="diagonal"),
         pl.concat([shared, instances]),

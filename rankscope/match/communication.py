@@ -202,14 +202,18 @@ def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterat
     """COLLECTIVES in chunks of ranks, in the iterations that are complete on every rank."""
     common = iterations or common_iterations(tables.iterations)
     ranks = tables.ranks["rank"].sort().to_list()
-    at, many = 0, FIRST_RANKS
-    while at < len(ranks):
+    first, count = 0, FIRST_RANKS
+    while first < len(ranks):
         chunk = tables.read(
-            "collectives", COLUMNS, ranks=ranks[at : at + many], iterations=iterations, narrow=True
+            "collectives",
+            COLUMNS,
+            ranks=ranks[first : first + count],
+            iterations=iterations,
+            narrow=True,
         )
-        here = chunk["iteration"].is_in(common)
-        yield chunk if here.all() else chunk.filter(here)
-        at, many = at + many, max(1, CALLS_AT_ONCE * many // max(chunk.height, 1))
+        is_common = chunk["iteration"].is_in(common)
+        yield chunk if is_common.all() else chunk.filter(is_common)
+        first, count = first + count, max(1, CALLS_AT_ONCE * count // max(chunk.height, 1))
 
 
 def exposed(

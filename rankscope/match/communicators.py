@@ -138,10 +138,10 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
     close = float(np.clip(NEIGHBOURS * nearest, SHARPEST_NS, LARGEST_NS))
     group = _linked(apart <= close)
     kinds = common.select(kind=pl.struct("operation", "ordinal").rank("dense"))["kind"]
-    alike = kinds.head(ends.shape[1]).to_numpy()
-    if np.unique(alike, return_counts=True)[1].max() < LEAST_SAMPLES:
-        alike = np.zeros_like(alike)  # too few of a kind to know how long they take
-    group = _completed(group, apart, arrivals, ends - arrivals, alike)
+    kind_numbers = kinds.head(ends.shape[1]).to_numpy()
+    if np.unique(kind_numbers, return_counts=True)[1].max() < LEAST_SAMPLES:
+        kind_numbers = np.zeros_like(kind_numbers)  # too few of a kind to know how long they take
+    group = _completed(group, apart, arrivals, ends - arrivals, kind_numbers)
     return {rank: ranks[first] for rank, first in zip(ranks, group.tolist(), strict=True)}
 
 

@@ -91,7 +91,7 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
             f"--roles {spec[:LONGEST]}: that makes {many}, the job has {world}", hint=HINT
         )
     places = {rank: _place(rank, sizes) for rank in ranks}
-    of = {
+    role_of = {
         rank: ",".join(
             f"{name}={value}" for name, value in places[rank].items() if name not in REPLICATED
         )
@@ -103,7 +103,7 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
         stride = prod(list(sizes.values())[: list(sizes).index(PIPELINE)])
         last = sizes[PIPELINE] - 1
         links = [(rank, rank + stride) for rank in ranks if places[rank][PIPELINE] < last]
-    return Roles(of, "given", True, links)
+    return Roles(role_of, "given", True, links)
 
 
 def inferred_roles(
@@ -136,10 +136,10 @@ def inferred_roles(
     if all(len(place) == 1 for place in places) and len(set.union(*places)) > 1:
         return Roles(alone, "none", False, [])  # by host: slow hosts would hide among themselves
     merged = _merged(groups, activities)
-    of = {rank: f"like rank {group[0]}" for group in merged for rank in group}
+    role_of = {rank: f"like rank {group[0]}" for group in merged for rank in group}
     if len(merged) == 1:
         return Roles(alone, "none", True, [])
-    return Roles(of, "inferred", True, [])
+    return Roles(role_of, "inferred", True, [])
 
 
 def _carrying(reducing: pl.DataFrame) -> pl.DataFrame:
@@ -164,17 +164,17 @@ def _from_file(path: Path, ranks: list[int]) -> dict[int, str]:
             raise OSError("a FIFO or a device may never end")
         with path.open(newline="", encoding="utf-8") as file:
             rows = ((int(row["rank"]), row["role"].strip()) for row in csv.DictReader(file))
-            of = {rank: role for rank, role in rows if rank in wanted}
+            role_of = {rank: role for rank, role in rows if rank in wanted}
     except OSError as error:
         raise UsageError(f"--roles {path}: cannot be read", hint=HINT) from error
     except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
         raise UsageError(f"--roles {path}: is no CSV of rank,role", hint=HINT) from error
-    lacking = [rank for rank in ranks if not of.get(rank)]
+    lacking = [rank for rank in ranks if not role_of.get(rank)]
     if lacking:
         raise UsageError(
             f"--roles {path}: gives rank {lacking[0]} no role", hint="give every rank one"
         )
-    return of
+    return role_of
 
 
 def _place(rank: int, sizes: dict[str, int]) -> dict[str, int]:
@@ -206,7 +206,7 @@ def _makeup(
     """The kernels of each group, by its place, with their usual counts and sizes."""
     group_of = {rank: index for index, group in enumerate(groups) for rank in group}
     ranks, key = sorted(group_of), ["name", "group"]
-    alike = pl.concat(
+    occurrences = pl.concat(
         activities(ranks[first : first + FEW_RANKS])
         .lazy()
         .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
@@ -220,7 +220,7 @@ def _makeup(
         .collect(engine="streaming")  # many small groups: twice as fast
         for first in range(0, len(ranks), FEW_RANKS)
     )  # fmt: skip
-    usual = alike.group_by(key).agg(_median("count"), _median("size"))
+    usual = occurrences.group_by(key).agg(_median("count"), _median("size"))
     return {
         int(group): {row["name"]: (row["count"], row["size"]) for row in part.to_dicts()}
         for (group,), part in usual.partition_by("group", as_dict=True).items()
@@ -229,9 +229,9 @@ def _makeup(
 
 def _median(name: str) -> pl.Expr:
     """The median of a column whose values come `often`."""
-    after, count = pl.col("often").sort_by(name).cum_sum(), pl.col("often").sum()
+    cumulated, count = pl.col("often").sort_by(name).cum_sum(), pl.col("often").sum()
     ordered = pl.col(name).sort()
-    middle = [ordered.filter(after > place // 2).first() for place in (count - 1, count)]
+    middle = [ordered.filter(cumulated > place // 2).first() for place in (count - 1, count)]
     return (pl.sum_horizontal(middle) / 2).alias(name)
 
 

@@ -389,12 +389,12 @@ def _unknown(common: list[int], lengths: pl.DataFrame) -> pl.DataFrame:
 
 def _without_work(unknown: pl.DataFrame) -> RunWarning:
     numbers = unknown["iteration"].unique().sort().to_list()
-    who = tuple(unknown["rank"].unique().sort())
+    ranks = tuple(unknown["rank"].unique().sort())
     return RunWarning(
         "iterations-without-work",
         f"no device work, or not all of it, in {agreeing(len(numbers), 'iteration')} "
         f"{listed(numbers)}: left out on all ranks",
-        who,
+        ranks,
     )
 
 

@@ -99,10 +99,10 @@ def _doubtful(scope: Scope, matched: Matched) -> set[int]:
         apart = ends - middle
         usual = _lower_median(apart.T)[:, None]
         jitter = np.abs(np.diff(lengths)).sum() / len(lengths)
-        alike = SHARPER * np.abs(np.diff(apart)).mean(axis=1) < jitter
+        same_lengths = SHARPER * np.abs(np.diff(apart)).mean(axis=1) < jitter
         aside = np.abs(usual - _lower_median(usual))[:, 0] > OTHER_STEP * step
         lost = (np.abs(apart - usual) > OTHER_STEP * step).sum(axis=1) >= FEWEST_FAR
-        doubtful |= {*ranks[aside & ~alike | lost].tolist()}
+        doubtful |= {*ranks[aside & ~same_lengths | lost].tolist()}
     return doubtful
 
 

@@ -65,20 +65,20 @@ def sum_waits(
         numbers: the iterations that `by_rank` is about; None: all.
     """
     # instances whose waits can expose communication
-    here = waited.streams.filter(pl.col("place").is_in(places))["group"].unique()
+    exposing_groups = waited.streams.filter(pl.col("place").is_in(places))["group"].unique()
     iterations, last = waited.shared["iteration"], waited.shared["last"].fill_null(NOBODY)
     # ranks and iterations are counted, so that both index a table of sums
     blocks, numbered = _blocks(waited), iterations.unique().sort().to_numpy()
     ranks = blocks["rank"].unique().sort().to_numpy()
     chosen = numbered if numbers is None else np.array([*numbers], dtype=np.int64)
     selected = np.isin(numbered, chosen)
-    at = np.searchsorted(numbered, iterations.to_numpy())
+    iteration_index = np.searchsorted(numbered, iterations.to_numpy())
     instances = [
         waited.shared["transfer"].to_numpy(),
         last.to_numpy(),
-        np.searchsorted(ranks, last.to_numpy()) * len(numbered) + at,
-        at,
-        waited.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
+        np.searchsorted(ranks, last.to_numpy()) * len(numbered) + iteration_index,
+        iteration_index,
+        waited.shared["group"].cast(pl.Int64).is_in(exposing_groups.implode()).to_numpy(),
     ]
     calls = [waited.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
@@ -269,9 +269,9 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
     # waits that overlap those of other iterations are claimed anew in the selected ones
     if not _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
         chosen_order = order[chosen[order]]
-        own = _spans(begin, calls.wait, chosen_order)
+        chosen_spans = _spans(begin, calls.wait, chosen_order)
         claimed = _claimed(
-            len(begin), own, chosen_order, axis.union(*exposed.where(exposed.chosen)[:3])
+            len(begin), chosen_spans, chosen_order, axis.union(*exposed.where(exposed.chosen)[:3])
         )
         alone = _waited(calls, exposing & chosen, claimed)
     return _ChunkWaits(sums, (_shares(rank[chosen], calls.last[chosen]), share), waited, alone)
@@ -304,7 +304,7 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
         cells = np.zeros(size, dtype=np.int64)
         np.add.at(cells, cell, values)
         sums.append(cells[occupied])
-    place, at = np.divmod(occupied, max(len(numbered), 1))
+    place, iteration_index = np.divmod(occupied, max(len(numbered), 1))
     # unknown where no call could have exposed communication
     waits = pl.Series(sums[0])
     if not calls.exposing.all():
@@ -313,7 +313,7 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "rank": calls.rank[first][place].astype(np.int64),
-            "iteration": numbered[at],
+            "iteration": numbered[iteration_index],
             "collective_wait_ns": sums[1],
             "collective_transfer_ns": sums[2],
             "wait_ns": waits,

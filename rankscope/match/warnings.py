@@ -15,8 +15,8 @@ def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
     for problem in problems:
         ranks.setdefault((problem.code, problem.message), []).extend(problem.ranks)
     return [
-        RunWarning(code, f"{_named(sorted(set(who)))}{message}", tuple(sorted(set(who))))
-        for (code, message), who in ranks.items()
+        RunWarning(code, f"{_named(sorted(set(affected)))}{message}", tuple(sorted(set(affected))))
+        for (code, message), affected in ranks.items()
     ]
 
 
@@ -49,10 +49,10 @@ def blind_ranks(blind: tuple[int, ...], ranks: int) -> RunWarning:
     )
 
 
-def inferred(of: dict[int, str]) -> RunWarning:
+def inferred(role_of: dict[int, str]) -> RunWarning:
     """Roles that were inferred."""
     groups: dict[str, list[int]] = {}
-    for rank, role in of.items():
+    for rank, role in role_of.items():
         groups.setdefault(role, []).append(rank)
     parts = [f"{role!r}: {span(ranks, MOST_LISTED)}" for role, ranks in groups.items()]
     listing = "; ".join(parts[:MOST_LISTED])
@@ -76,13 +76,13 @@ def communication_warnings(
     reasons = summary.unmatched.group_by("reason").agg(
         pl.col("count").sum(), pl.col("rank").unique().sort()
     )
-    for reason, count, who in reasons.sort("reason").iter_rows():
+    for reason, count, affected in reasons.sort("reason").iter_rows():
         yield RunWarning(
             "unmatched-collectives",
-            f"{counted(count, 'call')} of collectives on {counted(len(who), 'rank')} "
+            f"{counted(count, 'call')} of collectives on {counted(len(affected), 'rank')} "
             f"{agreeing(count, 'is', 'are')} left out of the waits: "
             f"{reason}",
-            tuple(who),
+            tuple(affected),
         )
     if not summary.calls and len(ranks) > 1:
         yield RunWarning(

@@ -167,16 +167,18 @@ def _of_suspects(
     """
     suspected: list[dict[str, object]] = []
     for kind, id_ in suspects:
-        own = rows.filter(kind=kind, id=id_)
-        in_time = own["run"].replace_strict(starts, return_dtype=pl.Int64).is_not_null().all()
+        piece_rows = rows.filter(kind=kind, id=id_)
+        in_time = (
+            piece_rows["run"].replace_strict(starts, return_dtype=pl.Int64).is_not_null().all()
+        )
         has_slot = kind == "host" and id_ in slots
         suspected.append(
             {
                 "kind": kind,
                 "id": id_,
-                "trend": trend(own) if in_time else None,
-                "since_ns": since(own, starts) if in_time else None,
-                "follows": "slot" if has_slot else follows(own, rows),
+                "trend": trend(piece_rows) if in_time else None,
+                "since_ns": since(piece_rows, starts) if in_time else None,
+                "follows": "slot" if has_slot else follows(piece_rows, rows),
             }
         )
     return pl.DataFrame(suspected, schema={name: HARDWARE[name] for name in (*KEY, *SUSPECTS_ONLY)})

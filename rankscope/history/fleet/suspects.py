@@ -208,14 +208,14 @@ def _beyond_host(gpu: str, rows: pl.DataFrame) -> bool:
 
     True as well where a run never had another GPU of its host: then nothing contradicts.
     """
-    own = rows.filter(kind="gpu", id=gpu).select("run", "host", "guilty")
+    appearances = rows.filter(kind="gpu", id=gpu).select("run", "host", "guilty")
     beside = (
         rows.filter(kind="rank")
-        .join(own.select("run", "host"), on=["run", "host"])
+        .join(appearances.select("run", "host"), on=["run", "host"])
         .group_by("run", "host")
         .agg(pl.len().alias("ranks"), pl.col("guilty").mean().alias("chance"))
     )
-    known = own.join(beside, on=["run", "host"]).filter(
+    known = appearances.join(beside, on=["run", "host"]).filter(
         (pl.col("ranks") > 1) & (pl.col("chance") > 0)
     )
     if known.is_empty():
@@ -227,18 +227,23 @@ def _beyond_host(gpu: str, rows: pl.DataFrame) -> bool:
 
 def _beyond_hosts(adapter: str, rows: pl.DataFrame) -> bool:
     """Whether the hosts of a network adapter are guilty with it more often than without it."""
-    own = rows.filter(kind="nic", id=adapter).select("run", "host", "guilty")
+    appearances = rows.filter(kind="nic", id=adapter).select("run", "host", "guilty")
     without = (
         rows.filter(kind="host")
-        .filter(pl.col("id").is_in(own["host"].implode()))
-        .join(own, on=["run", "host"], how="anti")
+        .filter(pl.col("id").is_in(appearances["host"].implode()))
+        .join(appearances, on=["run", "host"], how="anti")
     )
-    if own.filter("guilty")["host"].n_unique() < 2:
+    if appearances.filter("guilty")["host"].n_unique() < 2:
         return False
     usual = without["guilty"].mean() if without.height else 0.0
     assert isinstance(usual, float)
-    tail = tails(np.zeros(own.height, dtype=np.intp), np.full(own.height, usual), 1, own.height)
-    return bool(tail[0, int(own["guilty"].sum())] <= OWN_CHANCE)
+    tail = tails(
+        np.zeros(appearances.height, dtype=np.intp),
+        np.full(appearances.height, usual),
+        1,
+        appearances.height,
+    )
+    return bool(tail[0, int(appearances["guilty"].sum())] <= OWN_CHANCE)
 
 
 def _explained(

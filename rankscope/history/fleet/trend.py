@@ -15,7 +15,7 @@ LEAST_BEFORE = 3
 """Fewest innocent runs before the first guilty one for guilt to have a beginning."""
 
 
-def trend(own: pl.DataFrame) -> str | None:
+def trend(appearances: pl.DataFrame) -> str | None:
     """`worse`, `better` or `steady`, by Kendall's rank correlation of time and cost per
     iteration.
 
@@ -25,7 +25,7 @@ def trend(own: pl.DataFrame) -> str | None:
     Returns:
         None for fewer than `LEAST_RUNS` runs.
     """
-    cost = own["saved_ns"].to_numpy()
+    cost = appearances["saved_ns"].to_numpy()
     n = len(cost)
     if n < LEAST_RUNS:
         return None
@@ -42,38 +42,38 @@ def trend(own: pl.DataFrame) -> str | None:
     return "worse" if score > 0 else "better"
 
 
-def since(own: pl.DataFrame, starts: dict[str, int | None]) -> int | None:
+def since(appearances: pl.DataFrame, starts: dict[str, int | None]) -> int | None:
     """The start of the first guilty run; None for a piece that was guilty nearly from the start.
 
     Args:
         own: APPEARANCES of one piece, in the order of time.
         starts: run → its start, ns of UTC.
     """
-    guilty = own["guilty"].to_list()
+    guilty = appearances["guilty"].to_list()
     first = guilty.index(True) if True in guilty else 0
-    return starts[own["run"][first]] if first >= LEAST_BEFORE else None
+    return starts[appearances["run"][first]] if first >= LEAST_BEFORE else None
 
 
-def follows(own: pl.DataFrame, rows: pl.DataFrame) -> str | None:
+def follows(appearances: pl.DataFrame, rows: pl.DataFrame) -> str | None:
     """`card` if guilt moved with a card, `slot` if it stayed in the slot; None if nothing moved.
 
     Args:
         own: APPEARANCES of a suspect.
         rows: those of all hardware.
     """
-    if own["kind"][0] == "host":
+    if appearances["kind"][0] == "host":
         return None
-    places = own.group_by("host", "slot").agg(pl.col("guilty").any())
+    places = appearances.group_by("host", "slot").agg(pl.col("guilty").any())
     if places.height < 2:
         return None
     if places["guilty"].sum() > 1:
         return "card"
     [left] = places.filter("guilty").select("host", "slot").iter_rows() or [(None, None)]
     heirs = rows.filter(
-        pl.col("kind") == own["kind"][0],
+        pl.col("kind") == appearances["kind"][0],
         pl.col("host") == left[0],
         pl.col("slot").eq_missing(left[1]),
-        pl.col("id") != own["id"][0],
+        pl.col("id") != appearances["id"][0],
         "guilty",
     )
     return "slot" if heirs.height else None
