@@ -84,7 +84,7 @@ def codes(columns: pl.DataFrame) -> Times:
 
 
 def _physical(values: pl.Series) -> pl.Series:
-    """Numbers in place of what is no number."""
+    """Numbers as they are; categories and texts by their codes."""
     if values.dtype == pl.String():
         values = values.cast(pl.Categorical(pl.Categories.random()))
     is_name = isinstance(values.dtype, pl.Categorical | pl.Enum)
@@ -107,7 +107,7 @@ def places(codes: Times) -> tuple[Times, Times]:
 
 
 def numbered(codes: Times) -> tuple[Times, Times]:
-    """The number of each in the order in which different ones first come, and the rows of these."""
+    """Numbers by first appearance: the number of each row, and the first row of each number."""
     place, first = places(codes)
     order = np.argsort(first)
     number = np.empty_like(order)
@@ -116,13 +116,13 @@ def numbered(codes: Times) -> tuple[Times, Times]:
 
 
 def summed(keys: pl.DataFrame, sums: Times) -> tuple[pl.DataFrame, Times, Times]:
-    """Equal keys become one: the keys and their sums, and the place of each former one there."""
+    """Sums by key: the distinct keys, their sums, and the place of each row among them."""
     place, first_rows = places(codes(keys))
     return taken(keys, first_rows), added_up(sums, place, len(first_rows)), place
 
 
 def added_up(sums: Times, place: Times, rows: int) -> Times:
-    """The columns that have the same place added up."""
+    """The sums of the columns by their places; shape: (len(sums), rows)."""
     totals = np.zeros((len(sums), rows), dtype=np.int64)
     for total, each in zip(totals, sums, strict=True):
         np.add.at(total, place, each)
@@ -130,7 +130,7 @@ def added_up(sums: Times, place: Times, rows: int) -> Times:
 
 
 def leading(names: pl.DataFrame, totals: Times, most: int) -> Flags:
-    """Whether each name is one of so many with the largest totals of its group.
+    """Whether each name is one of the `most` with the largest totals of its group.
 
     Args:
         names: the group and `name`, each pair once.

@@ -20,7 +20,7 @@ LONGEST = 63
 
 
 def in_order(numbers: Times) -> Times:
-    """The places of integers in their order, equal ones as they come."""
+    """The places of integers in ascending order; a stable sort, as `np.argsort`, but faster."""
     count = len(numbers)
     falls, bits = np.count_nonzero(numbers[1:] < numbers[:-1]), count.bit_length()
     if SELDOM * falls <= count:
@@ -28,7 +28,7 @@ def in_order(numbers: Times) -> Times:
     low = int(numbers.min())
     if (int(numbers.max()) - low).bit_length() + bits > LONGEST:
         return np.argsort(numbers, kind="stable")
-    # numbers are sorted far faster than places: each has its place in its lowest bits
+    # sorting numbers is far faster than sorting places: each number has its place in its low bits
     keys = (numbers.astype(np.int64) - low) << bits
     keys |= np.arange(count)
     keys.sort()
@@ -84,24 +84,30 @@ def exclusive(
 
     Args:
         start, end: of intervals in the order of their starts, none empty.
-        by_importance: puts indices of some in order, who owns an instant before others first.
+        by_importance: sorts indices of intervals by importance, the most important first.
     """
+    # a group is a run of intervals that overlap; its first one begins after all earlier ones end
     before = np.append(start[:1], np.maximum.accumulate(end)[:-1])
-    apart = start >= before
-    if apart.all():
+    begins_group = start >= before
+    if begins_group.all():
         return start, end, np.arange(len(start))
-    group = np.cumsum(apart) - 1
-    important = by_importance(np.flatnonzero(~(apart & np.append(apart[1:], True))))
+    group = np.cumsum(begins_group) - 1
+    # the importance of the intervals that overlap others
+    alone = begins_group & np.append(begins_group[1:], True)
+    important = by_importance(np.flatnonzero(~alone))
     rank = np.zeros_like(start)
     rank[important] = np.arange(len(important))
-    overtakes = ~apart
+    # groups in which an interval is more important than the one before it are mixed
+    overtakes = ~begins_group
     overtakes[1:] &= rank[1:] < rank[:-1]
     mixed = np.isin(group, group[overtakes]) if overtakes.any() else overtakes
+    # in the other groups, an interval owns what the earlier ones leave
     begin = np.maximum(start, before)
     owner = np.flatnonzero(~mixed & (end > begin))
     starts, ends = begin[owner], end[owner]
     if not mixed.any():
         return starts, ends, owner
+    # in mixed groups, the most important interval owns each cell
     crowd = important[mixed[important]]
     points = cells(start[crowd], end[crowd])
     first = owners(points, start[crowd], end[crowd])
@@ -119,6 +125,7 @@ def outside(start: Times, end: Times, low: Times, high: Times) -> tuple[Times, T
         start, end: of disjoint intervals, in order.
         low, high: of the others, which are disjoint and in order as well.
     """
+    # an interval that n others overlap has n + 1 parts, some of which may be empty
     first = np.searchsorted(high, start, side="right")
     cuts = np.maximum(np.searchsorted(low, end) - first, 0)
     index = np.repeat(np.arange(len(start)), cuts + 1)
