@@ -92,12 +92,12 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
         compiled = re.compile(text)
     except re.error as error:
         raise UsageError(
-            f"--rank-pattern {text!r} is not a regular expression ({error})",
+            f"--rank-pattern '{text}' is not a regular expression ({error})",
             hint="quote it for the shell",
         ) from error
     if not {"rank", "pid"} & compiled.groupindex.keys() and not place_groups(compiled):
         raise UsageError(
-            f"--rank-pattern {text!r} has no group named rank", hint=NAME_HINT.split(": ")[1]
+            f"--rank-pattern '{text}' has no group named rank", hint=NAME_HINT.split(": ")[1]
         )
     return compiled
 

@@ -23,6 +23,8 @@ LEAST_FREE = 2**20
 
 REBUILD_HINT = "ingest the reports again with --rebuild"
 
+OTHER_FILE_HINT = "name another file with --db"
+
 DAMAGE = (
     duckdb.IOException,
     duckdb.SerializationException,
@@ -186,7 +188,7 @@ def _opening_error(path: Path, error: duckdb.Error) -> DatabaseError:
         return not_created(path, first_line(error))
     is_damaged = _looks_like_duckdb(path)
     ours = is_damaged or path.suffix == ".duckdb"  # by its name: damaged beyond its first bytes
-    hint = REBUILD_HINT if ours else "name another file with --db"
+    hint = REBUILD_HINT if ours else OTHER_FILE_HINT
     return DatabaseError(f"{path}: {'is damaged' if is_damaged else NOT_OURS}", hint=hint)
 
 
@@ -198,7 +200,8 @@ def not_created(path: Path, why: str) -> DatabaseError:
             hint="make the folder, or name another file with --db",
         )
     return DatabaseError(
-        f"{path}: cannot be created ({why})", hint="may you write to its folder, and is there room?"
+        f"{path}: cannot be created ({why})",
+        hint="name a --db in a folder with room where you may write",
     )
 
 

@@ -22,6 +22,7 @@ from rankscope.store.connection import (
     LEAST_MEMORY,
     LOCK,
     NOT_OURS,
+    OTHER_FILE_HINT,
     PATIENCE_S,
     REBUILD_HINT,
     allow_memory,
@@ -41,6 +42,7 @@ from rankscope.store.door import (
     enter,
     enter_again,
     facts,
+    is_run,
 )
 from rankscope.store.migrations import schema_version
 from rankscope.store.tables import TableRequest, read_table
@@ -174,8 +176,8 @@ class Database:
             if error.hint == REBUILD_HINT:
                 return
             raise
-        if tables and "rank_iterations" not in tables and "reports" not in tables:
-            raise DatabaseError(f"{path}: {NOT_OURS}", hint="name another file with --db")
+        if tables and not is_run(tables):
+            raise DatabaseError(f"{path}: {NOT_OURS}", hint=OTHER_FILE_HINT)
 
     @property
     def name(self) -> str:

@@ -1,6 +1,6 @@
 """Checks of a file before its rows are read: first its schema, then each table that is needed."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,13 @@ from rankscope.errors import DatabaseError
 from rankscope.model.columns import Table
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
-from rankscope.store.connection import NOT_OURS, REBUILD_HINT, first_line, is_damage
+from rankscope.store.connection import (
+    NOT_OURS,
+    OTHER_FILE_HINT,
+    REBUILD_HINT,
+    first_line,
+    is_damage,
+)
 from rankscope.store.contents import BadContents, TooMuch, check_columns, check_rows
 from rankscope.store.migrations import (
     add_columns,
@@ -84,6 +90,11 @@ def facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return {str(key): str(value) for key, value in rows if value is not None}
 
 
+def is_run(tables: Iterable[str]) -> bool:
+    """Whether tables are those of a run, which `--rebuild` may replace."""
+    return not {"rank_iterations", "reports"}.isdisjoint(tables)
+
+
 def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> Known:
     """Check the schema of a file, and adapt an older one. See `migrations`.
 
@@ -98,7 +109,8 @@ def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> 
         raise DatabaseError(f"{path}: {NOT_OURS} ({foreign})", hint=UNTRUSTED_HINT)
     present = present_columns(connection)
     if not {("meta", "key"), ("meta", "value")} <= {*present}:
-        raise DatabaseError(f"{path}: {NOT_OURS}", hint=REBUILD_HINT)
+        hint = REBUILD_HINT if is_run(table for table, _ in present) else OTHER_FILE_HINT
+        raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
     version = facts(connection).get("schema_version", "")
     if version != str(schema_version()):
         _migrate(connection, path, version, write)

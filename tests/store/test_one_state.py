@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import rankscope
@@ -109,4 +110,9 @@ def test_a_file_that_duckdb_would_open_in_memory_is_no_database(
         cli("ingest", stored("plain").folder, "--db", name).refused(
             4, name, "no rankscope database"
         )
+    with duckdb.connect("others.duckdb") as connection:
+        connection.execute("create table things (size int)")
+    for words in (("imbalance",), ("ingest", stored("plain").folder, "--rebuild")):
+        result = cli(*words, "--db", "others.duckdb")
+        result.refused(4, "no rankscope database", "name another file")
     assert Path("ranks.parquet").read_bytes() == Path("ranks.duckdb").read_bytes()

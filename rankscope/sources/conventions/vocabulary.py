@@ -335,7 +335,7 @@ def _squashed(words: str) -> str:
 def _check(option: str, pattern: str) -> None:
     if not _is_regex(pattern):
         raise UsageError(
-            f"{option} {pattern!r} is not a regular expression",
+            f"{option} '{pattern}' is not a regular expression",
             hint="Rust syntax: no look-around and no back-references; quote it for the shell",
         )
 
