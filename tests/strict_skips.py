@@ -65,7 +65,8 @@ class StrictSkips:
         if self._unexpected() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    # the oldest pytest that is supported keeps this class elsewhere
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
         """Say which skips nobody expected."""
         if lines := self._unexpected():
             terminalreporter.section("unexpected skips", red=True)
