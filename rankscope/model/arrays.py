@@ -88,7 +88,7 @@ def _physical(values: pl.Series) -> pl.Series:
     if values.dtype == pl.String():
         values = values.cast(pl.Categorical(pl.Categories.random()))
     is_name = isinstance(values.dtype, pl.Categorical | pl.Enum)
-    return values.cat.physical() if is_name else values
+    return values.to_physical() if is_name else values
 
 
 def places(codes: Times) -> tuple[Times, Times]:
