@@ -284,6 +284,6 @@ def test_an_edited_threshold_changes_the_answer_at_once(stored: MakeStored, tmp_
     assert kind() == "persistent"
     edited = tmp_path / "rankscope" / "judge" / "preconditions.py"
     text = edited.read_text()
-    assert "inputs.run.ranks >= 2" in text
-    edited.write_text(text.replace("inputs.run.ranks >= 2", "inputs.run.ranks >= 99"))
+    assert "run.ranks < 2" in text
+    edited.write_text(text.replace("run.ranks < 2", "run.ranks < 99"))
     assert kind() == "inconclusive"

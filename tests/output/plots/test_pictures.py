@@ -147,7 +147,7 @@ def test_ranks_without_reports_are_hatched(job: Stored, tmp_path: Path) -> None:
     assert figure.axes[0].patch.get_hatch()
     said = words(figure)
     assert "unknown" in said
-    assert "warning: 3 of 8 ranks have no report (1, 4, 5)" in said
+    assert "warning: 3 of 8 ranks have no report (1, 4-5)" in said
     assert "the share of waiting in the communication is unknown" in words(picture(some, "phases"))
     assert "waits are lower bounds" in words(picture(some, "timeline"))
     assert "ranks without one may arrive earlier" in words(picture(some, "arrivals"))

@@ -81,7 +81,7 @@ def test_values_beyond_the_scale_are_marked(job: Stored) -> None:
     assert len(places) == 1
     assert analysis.selection.numbers[int(places[0][0])] == 11
     assert "beyond ±" in words(figure)
-    assert "beyond" not in words(draw("heatmap", analysis))
+    assert "beyond ±" not in words(draw("heatmap", analysis))
 
 
 @pytest.mark.slow
