@@ -23,8 +23,8 @@ HALF = 0.5
 """Share of the largest or the usual amount from which on an amount is like it."""
 
 FEW = 3
-"""Fewest values that show a regularity (a median, a period, a spell); most facts that are told
-without one."""
+"""Fewest values that show a regularity (a median, a period, a spell); largest number of facts
+that are named without one."""
 
 RARE = 0.1
 """Facts per iteration up to which they are not a habit. Probability up to which it is taken for no
