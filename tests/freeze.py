@@ -99,7 +99,7 @@ def jobs() -> list[Job]:
     """All jobs at hand."""
     from tests.forge import SCENES
 
-    found = [Job(name) for name in SCENES if name not in ("large", "slow_link")]
+    found = [Job(name) for name in SCENES if name != "slow_link"]
     found += [Job(f"{name}@8", ranks=8) for name in ("planted", "tensor_parallel", "pipeline")]
     found += [
         Job("planted@transient", parameters=(("kind", "transient"),)),

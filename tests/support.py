@@ -217,9 +217,9 @@ def scenes(but: Iterable[str] = ()) -> list[str]:
     """Names of the forge's scenes for `mostly_slow`: USUAL first, then UNUSUAL.
 
     Args:
-        but: names that are left out, besides that of the large job.
+        but: names that are left out.
     """
-    named, first = {*SCENES} - {*but, "large"}, [*USUAL, *UNUSUAL]
+    named, first = {*SCENES} - {*but}, [*USUAL, *UNUSUAL]
     return [each for each in first if each in named] + sorted(named - {*first})
 
 

@@ -37,7 +37,7 @@ def mutant(source: Path, kind: str, seed: int, folder: Path) -> tuple[Path, str]
     if kind != "sqlite":
         path = as_folder(work, kind, folder, rows=1000)
         work.unlink()
-        files = sorted(file for file in path.iterdir() if not file.name.startswith("ENUM"))
+        files = sorted(path.iterdir())
     if damage is None or draw.random() < 0.2:
         done.append(_bytes(files, draw))
     return path, f"{kind} {seed}: {', '.join(done)}"
@@ -76,7 +76,6 @@ def _columns(connection: sqlite3.Connection, draw: random.Random) -> tuple[str, 
     tables = [
         str(name)
         for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
-        if not str(name).startswith("ENUM")
     ]
     table = draw.choice(tables)
     return table, [str(row[1]) for row in connection.execute(f"pragma table_info({table})")]

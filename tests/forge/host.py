@@ -85,8 +85,7 @@ class RankHost:
             self._walk = min(max(step, -noise.walk), noise.walk)
         for phase in ("load", "forward", "backward", "optimizer"):
             drawn = self._rng.gauss(0.0, noise.sigma) if noise.sigma else 0.0
-            factor = math.exp(drawn) if noise.kind == "lognormal" else max(0.2, 1.0 + drawn)
-            self._factors[phase] = factor * (1.0 + self._walk)
+            self._factors[phase] = math.exp(drawn) * (1.0 + self._walk)
 
     def amount(self, phase: str, base_ns: int) -> int:
         """What a phase needs in this iteration: base, noise and whatever is planted, ns."""

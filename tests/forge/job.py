@@ -95,12 +95,10 @@ class Noise:
     """Random variation of a rank's durations; `sigma=0` makes a rank perfectly regular.
 
     Attributes:
-        kind: Distribution of the factor drawn per rank, iteration and phase.
-        sigma: Its relative spread.
+        sigma: Spread of the logarithm of the factor drawn per rank, iteration and phase.
         walk: Bound of a slow random walk of the rank's speed (0.05 = plus or minus 5 %).
     """
 
-    kind: Literal["lognormal", "gaussian"] = "lognormal"
     sigma: float = 0.03
     walk: float = 0.0
 
@@ -233,7 +231,6 @@ class Job:
     copy_at: Literal["load", "forward"] | None = "load"
     copy_stream: bool = False
     gpu: bool = True
-    autograd_thread: bool = True
     sync_every_step: bool = True
     item_copy: bool = False
     loss_all_reduce: bool = False

@@ -236,12 +236,6 @@ def late_capture(job: Job, *, late: int = 2, numbered: bool = False) -> Job:
     return replace(job, markers=markers, export=Export(capture_from=capture))
 
 
-def large(job: Job) -> Job:
-    """A big job for timing: every rank's speed wanders, one device is slow throughout."""
-    plant = Plant("persistent", "device", (job.ranks * 2 // 3,), factor=1.12)
-    return replace(job, ranks_per_host=8, plants=(plant,), noise=Noise(walk=0.05))
-
-
 def short_steps(job: Job) -> Job:
     """Steps so short that launching is the bottleneck: the device starves inside the phases."""
     work = Work(MILLISECOND // 5, 20_000, 1 << 20, 60_000, 120_000, 20_000)
@@ -388,7 +382,6 @@ SCENES: dict[str, Callable[..., Job]] = {
         short_steps,
         slow_host,
         late_capture,
-        large,
         pipeline,
         sequence_lengths,
         contention,
@@ -397,7 +390,7 @@ SCENES: dict[str, Callable[..., Job]] = {
 }
 
 USUAL = Job()
-SIZES = {"no_sync": (8, 32), "short_steps": (8, 60), "large": (64, 200), "pipeline": (16, 30)}
+SIZES = {"no_sync": (8, 32), "short_steps": (8, 60), "pipeline": (16, 30)}
 """Ranks and iterations of scenes that have others than a plain job."""
 
 EXACT = ("buckets",)

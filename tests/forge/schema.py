@@ -12,11 +12,6 @@ StringIds: Consolidation of repetitive string values.
 id I* ID reference value.
 value T! String value.
 
-ProcessStreams:
-globalPid I! Serialized GlobalId.
-filenameId I! REFERENCES StringIds(id) -- File name
-contentId I! REFERENCES StringIds(id) -- Stream content
-
 ThreadNames:
 nameId I! REFERENCES StringIds(id) -- Thread name
 priority I Priority of the thread.
@@ -146,20 +141,6 @@ dstContextId I Destination context ID.
 migrationCause I REFERENCES ENUM_CUDA_UNIF_MEM_MIGRATION(id)
 graphNodeId I REFERENCES CUDA_GRAPH_EVENTS(graphNodeId)
 virtualAddress I Virtual base address of the page/s being transferred.
-
-TARGET_INFO_CUDA_STREAM:
-streamId I! Stream ID.
-hwId I! Hardware ID.
-vmId I! VM ID.
-processId I! Process ID.
-contextId I! Context ID.
-priority I! Priority of the stream.
-flag I! REFERENCES ENUM_CUPTI_STREAM_TYPE(id)
-
-ENUM: labels
-id I* Enum numerical value
-name T Enum symbol name
-label T Enum human name
 """
 
 _TYPES = {"I": "INTEGER", "T": "TEXT", "R": "REAL"}
@@ -180,14 +161,13 @@ _PARSED = _parse()
 
 def columns(table: str, schema: Schema) -> list[str]:
     """Column names of a table as one exporter writes it."""
-    key = "ENUM" if table.startswith("ENUM_") else table
     older = schema == "2022.4"
-    return [name for name, kind, _ in _PARSED[key][1] if not (older and kind.endswith("23"))]
+    return [name for name, kind, _ in _PARSED[table][1] if not (older and kind.endswith("23"))]
 
 
-def create(table: str, schema: Schema, comment: str = "") -> str:
-    """The CREATE TABLE statement of a table; `comment` replaces its own (for ENUM tables)."""
-    own, specs = _PARSED["ENUM" if table.startswith("ENUM_") else table]
+def create(table: str, schema: Schema) -> str:
+    """The CREATE TABLE statement of a table."""
+    note, specs = _PARSED[table]
     kept = set(columns(table, schema))
     specs = [spec for spec in specs if spec[0] in kept]
     lines = []
@@ -202,7 +182,6 @@ def create(table: str, schema: Schema, comment: str = "") -> str:
             words += "NOT NULL"
         comma = "," if name != specs[-1][0] else ""
         lines.append(f"    {name:<28}{words.rstrip() + comma:<39}-- {about}")
-    note = comment or own
     head = f"    -- {note}\n\n" if note else ""
     text = f"CREATE TABLE {table} (\n{head}" + "\n".join(lines) + "\n)"
     # Only the older exporter misspells the enum it refers to.

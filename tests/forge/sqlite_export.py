@@ -24,17 +24,15 @@ def export(job: Job, record: RankRecord, folder: Path) -> Path:
     older = options.schema == "2022.4"
     tables: dict[str, Rows] = {
         **general_tables(
-            record, name, options.schema, gpu=job.gpu, with_rank=options.rank_in_environment
+            record, options.schema, gpu=job.gpu, with_rank=options.rank_in_environment
         ),
         "ANALYSIS_DETAILS": [_details(record)],
         "PROCESSES": [(who.global_pid(), who.pid, "python3.11"), (GLOBAL_VM | 1 << 24, 1, "bash")],
         "ThreadNames": _threads(job, record, pool),
         "PROFILER_OVERHEAD": [_overhead(record, pool)],
-        "ProcessStreams": [(who.global_pid(), pool["stdout.log"], pool[""])],
     }
     events = {"NVTX_EVENTS": _ranges(job, record, pool)}
     if job.gpu:
-        tables["TARGET_INFO_CUDA_STREAM"] = _streams(record)
         events["CUPTI_ACTIVITY_KIND_RUNTIME"] = list(_calls(record, pool))
         events["CUPTI_ACTIVITY_KIND_KERNEL"] = list(_kernels(record, pool, older))
         events["CUPTI_ACTIVITY_KIND_MEMCPY"] = list(_copies(record, older))
@@ -64,7 +62,7 @@ def _overhead(record: RankRecord, pool: StringPool) -> tuple[object, ...]:
 def _threads(job: Job, record: RankRecord, pool: StringPool) -> Rows:
     who = record.identity
     rows: Rows = [(pool["python3.11"], 20, who.global_tid(who.main_tid))]
-    if job.gpu and job.autograd_thread:
+    if job.gpu:
         rows.append((pool["pt_autograd_0"], 20, who.global_tid(who.autograd_tid)))
     if job.background_loader:
         rows.append((pool["python3.11"], 20, who.global_tid(who.loader_tid)))
@@ -94,15 +92,6 @@ def _ranges(job: Job, record: RankRecord, pool: StringPool) -> Rows:
         rank = f"{label} Rank {who.rank}"
         rows.append(row(THREAD_NAME, rank, tid, 0, start=before + 1, end=None))
     return rows
-
-
-def _streams(record: RankRecord) -> Rows:
-    streams = sorted({op[3] for op in (*record.kernels, *record.copies)})
-    default, non_blocking = 1, 2
-    return [
-        (stream, 0, 1, record.identity.pid, 1, 0, default if stream == 7 else non_blocking)
-        for stream in streams
-    ]
 
 
 def _calls(record: RankRecord, pool: StringPool) -> Iterator[tuple[object, ...]]:

@@ -183,9 +183,8 @@ def _backward(host: RankHost, reducing: bool) -> Wait:
     job, data = host.job, host.data
     count = job.work.backward_kernels
     with _phase(host, "backward", job.markers.backward):
-        if job.autograd_thread:  # the main thread sleeps in backward() while another one launches
-            host.t += job.host.thread_handoff_ns
-            host.tid = host.identity.autograd_tid
+        host.t += job.host.thread_handoff_ns
+        host.tid = host.identity.autograd_tid  # the main thread sleeps in backward() meanwhile
         _exchange(host, host.after, NEXT_STAGE, receive=True)
         ready = _ready(host)
         base = job.work.backward_ns // job.micro_batches
@@ -199,9 +198,8 @@ def _backward(host: RankHost, reducing: bool) -> Wait:
         _exchange(host, host.before, PREVIOUS_STAGE, receive=False)
         if reducing:
             host.edge(DATA_PARALLEL, COMPUTE)
-        if job.autograd_thread:
-            host.t += job.host.thread_handoff_ns
-            host.tid = host.identity.main_tid
+        host.t += job.host.thread_handoff_ns
+        host.tid = host.identity.main_tid
 
 
 def _ready(host: RankHost) -> list[int]:
