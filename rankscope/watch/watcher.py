@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -119,6 +120,7 @@ class Watcher:
         self._judged: dict[int, str] = {}  # number of a window → its reports then
         self._began_s = time.monotonic()
         self._arrived_s: dict[int, float] = {}  # number of a window → when its last report came
+        self._at_once: set[frozenset[int]] = set()  # pairs of windows of two jobs
         self._busy = False
         self._last: tuple[str, Comparison] | None = None
 
@@ -207,8 +209,25 @@ class Watcher:
             if file.path not in read:
                 log.info("%s: its window has this capture already", file.path)
                 self._seen[file.path] = signature(file), True
+        problems += self._jobs_at_once([window for window, _ in by_window])
         self._windows.read_again(window for window, _ in by_window)
         return taken
+
+    def _jobs_at_once(self, changed: list[Window]) -> Iterator[RunWarning]:
+        """Warnings of windows of different jobs, each once."""
+        for window in changed:
+            for other in self._windows:
+                pair = frozenset((window.number, other.number))
+                if other is window or pair in self._at_once or not window.beside(other):
+                    continue
+                self._at_once.add(pair)
+                one, two = (min(each.taken).name for each in (other, window))
+                text = (
+                    f"windows {other.number} and {window.number} are of two jobs at one time (such "
+                    f"as {one} and {two}); a verdict is compared with that of the window before, "
+                    "whichever job that is of: watch a folder for each job"
+                )
+                yield RunWarning("several-jobs", text)
 
     def _fresh(self, complete: tuple[ReportFile, ...]) -> list[ReportFile]:
         """The reports that are new or have changed."""

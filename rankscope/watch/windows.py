@@ -17,7 +17,7 @@ import polars as pl
 
 from rankscope.errors import DatabaseError
 from rankscope.ingestion.existing import StoredReports
-from rankscope.ingestion.runs import Capture
+from rankscope.ingestion.runs import Capture, runs_of
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Verdict
 from rankscope.sources.identify import CLOCK_SLACK_NS
@@ -166,6 +166,14 @@ class Window:
             for path, other in others
         )
 
+    def beside(self, other: Window) -> bool:
+        """Whether both have a capture of one rank at one time: they are of two jobs."""
+        own, theirs = (
+            {rank: each.capture for each in window.taken.values() for rank in each.capture.ranks}
+            for window in (self, other)
+        )
+        return any(_overlap(own[rank], theirs[rank]) for rank in own.keys() & theirs.keys())
+
     def distance_ns(self, new: Taken) -> int:
         """How far a capture is from the window: by the starts, else by the times of the files."""
         start = new.capture.start_ns
@@ -216,11 +224,12 @@ class Windows:
         reports were taken in, or could not be.
         """
         files_of: dict[int, list[ReportFile]] = {}
+        run_of = self._runs([Taken(capture, file.modified_ns) for file, capture in reports])
         for file, capture in sorted(reports, key=_in_time):
             if any(window.holds_copy(capture) for window in self):
                 continue
             new = Taken(capture, file.modified_ns)
-            window = self._window_of(new)
+            window = self._window_of(new, run_of)
             window.taken[capture.path] = new
             files_of.setdefault(window.number, []).append(file)
         return [(self._windows[number], files_of[number]) for number in sorted(files_of)]
@@ -240,9 +249,25 @@ class Windows:
         earlier = [each for each in self if each.number < window.number and each.announced]
         return earlier[-1] if earlier else None
 
-    def _window_of(self, new: Taken) -> Window:
-        """The nearest window that a capture fits, else a new one."""
-        fitting = [each for each in self if each.fits(new)]
+    def _runs(self, fresh: list[Taken]) -> dict[Path, int]:
+        """The number of the run of each new capture, and of those in the windows that one fits."""
+        near = [window for window in self if any(window.fits(new) for new in fresh)]
+        known = {path: taken for window in near for path, taken in window.taken.items()}
+        known |= {new.capture.path: new for new in fresh}
+        runs = runs_of(each.capture for each in known.values())
+        return {each.path: number for number, run in enumerate(runs) for each in run}
+
+    def _window_of(self, new: Taken, run_of: dict[Path, int]) -> Window:
+        """The nearest window that a capture fits and that has captures of its run, else a new one.
+
+        Several jobs may be profiled into one folder at a time.
+        """
+        run = run_of[new.capture.path]
+        fitting = [
+            each
+            for each in self
+            if each.fits(new) and any(run_of.get(path) == run for path in each.taken)
+        ]
         if fitting:
             return min(fitting, key=lambda each: (each.distance_ns(new), -each.number))
         number = max(self._windows, default=0) + 1
@@ -286,6 +311,13 @@ def _origin(capture: Capture) -> tuple[object, ...] | None:
     """The key that copies of a capture share; None if it is unknown."""
     known = (capture.ranks, capture.host, capture.start_ns)
     return known if capture.ranks and None not in known else None
+
+
+def _overlap(one: Capture, other: Capture) -> bool:
+    starts, ends = (one.start_ns, other.start_ns), (one.end_ns, other.end_ns)
+    begun = [each for each in starts if each is not None]
+    ended = [each for each in ends if each is not None]
+    return len(begun) == len(ended) == 2 and max(begun) < min(ended)
 
 
 def _together(one: Capture, other: Capture) -> bool:

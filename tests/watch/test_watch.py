@@ -14,7 +14,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.watch import windows as databases
 from rankscope.watch.arrivals import OLD_S
-from tests.support import in_use
+from tests.support import edit, in_use
 from tests.watch.arriving import HOUR_NS, RANKS, SLOW, Windows, announced, arrive, classes, watcher
 
 
@@ -248,3 +248,16 @@ def test_captures_without_times_go_by_the_times_of_their_files(tmp_path: Path) -
         for window, files in again.windows_of(reports)
     }
     assert at_once == {1: {"rank0.0.json", "rank1.0.json"}, 2: {"rank0.1.json", "rank1.1.json"}}
+
+
+def test_two_jobs_in_one_folder_have_windows_of_their_own(
+    folder: Path, db: Path, windows: Windows
+) -> None:
+    for number in (1, 2):
+        for report in arrive(windows[number], folder, f"job{number}_"):
+            start = "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs - ?"
+            edit(report, start, number * HOUR_NS)
+    watch = watcher(folder, db)
+    poll = watch.poll()
+    assert [{path.name[:4] for path in each.taken} for each in watch.windows] == [{"job1"}, {"job2"}]
+    assert [each.code for each in poll.problems] == ["several-jobs"]
