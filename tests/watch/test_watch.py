@@ -259,5 +259,8 @@ def test_two_jobs_in_one_folder_have_windows_of_their_own(
             edit(report, start, number * HOUR_NS)
     watch = watcher(folder, db)
     poll = watch.poll()
-    assert [{path.name[:4] for path in each.taken} for each in watch.windows] == [{"job1"}, {"job2"}]
+    assert [{path.name[:4] for path in each.taken} for each in watch.windows] == [
+        {"job1"},
+        {"job2"},
+    ]
     assert [each.code for each in poll.problems] == ["several-jobs"]
