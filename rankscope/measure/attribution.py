@@ -12,6 +12,7 @@ from rankscope.measure.collectives import CALLS
 from rankscope.model.arrays import (
     codes,
     filled,
+    holds,
     is_null,
     known_if,
     places,
@@ -30,7 +31,7 @@ OWNER = [*STREAM, "launch_thread", "kind"]
 ALIKE = [*OWNER, "talks", "window", "phase"]
 """Columns by which the survey groups operations; few groups differ in OWNER."""
 
-OTHER = pl.Series(["other"], dtype=SEGMENTS["label"])
+OTHER, BACKWARD = (pl.Series([name], dtype=SEGMENTS["label"]) for name in ("other", "backward"))
 
 COMPUTING = [PARTS.index(phase) for phase in COMPUTING_PHASES]
 
@@ -44,6 +45,7 @@ class HostSide:
     thread: int  # of the iteration ranges
     launchless: bool = False  # no work has a launch record: it is placed by its starts
     calls: pl.DataFrame = field(default_factory=AROUND.to_frame)  # ranges that launch communication
+    autograd: tuple[int, ...] = ()  # threads whose work outside of all phases is backward
 
 
 class _Places:
@@ -53,6 +55,7 @@ class _Places:
         self._process = host.process
         self._calls = host.calls
         self._launchless = host.launchless
+        self._autograd = host.autograd
         self._begins = host.timeline["start"].to_numpy()
         self._ends = np.append(host.timeline["end"].to_numpy(), -NEVER)
         label = host.timeline["label"]
@@ -76,6 +79,10 @@ class _Places:
             phase = OTHER.new_from_index(0, work.height)
         else:
             phase = taken(self._phase, rows)
+            if self._autograd:
+                by_autograd = np.isin(filled(work["launch_thread"], 0), self._autograd)
+                by_autograd &= holds(phase == "other")
+                phase = BACKWARD.zip_with(pl.Series(by_autograd), phase)
             if work["graph"].any():
                 phase = phase.zip_with(~work["graph"], taken(self._spanned, rows))
         return with_series(work, phase.alias("phase"), taken(self._window, rows))

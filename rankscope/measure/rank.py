@@ -24,7 +24,7 @@ from rankscope.measure.segment import (
     PhaseRanges,
     find_marks,
 )
-from rankscope.model.arrays import holds, is_null, of_process, rows_of, with_series
+from rankscope.model.arrays import holds, is_null, of_process, rows_of, taken, with_series
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import (
@@ -125,6 +125,7 @@ def detail_ranks(
             each.thread,
             process not in launched,
             calls_around(of_process(named.meaningful, process)),
+            marks[process].autograd,
         )
         for process, each in iterations.items()
     )
@@ -220,6 +221,9 @@ def measure_rank(
         numbers.append(without(known, detail.records.lacking))
     rank = identity.rank
     spent = activities(iterations.frame, host, detail.sums, device.idle, marks)
+    if detail.records.lacking.any():
+        known_device = taken(~detail.records.lacking, spent["window"].to_numpy())
+        spent = spent.filter((pl.col("kind") == "range") | known_device)
     spent = of_rank(rank, spent, ACTIVITIES, drop_others=True)
     views = _views(iterations.frame, marks, survey)
     return RankRows(

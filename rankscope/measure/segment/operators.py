@@ -65,6 +65,15 @@ def operator_phases(
     return conform(pl.DataFrame(marks), MARKS, optional=("operation", "source"))
 
 
+def backward_threads(
+    process: int, named: LabelledRanges, iterations: IterationRanges
+) -> tuple[int, ...]:
+    """The threads beside the training thread that run operators of autograd, and nothing else."""
+    own = (pl.col("process") == process) & (pl.col("thread") != iterations.thread)
+    threads = named.signatures.filter(own, means=BACKWARD)["thread"]
+    return tuple(threads.unique().sort())
+
+
 def _inside(moment: Times, start: Times, end: Times) -> Flags:
     """Whether each moment lies in one of the intervals."""
     start, end = union(start, end)

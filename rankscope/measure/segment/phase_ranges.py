@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.measure.segment.labelled_ranges import LabelledRanges
-from rankscope.measure.segment.operators import operator_phases
+from rankscope.measure.segment.operators import backward_threads, operator_phases
 from rankscope.model.arrays import holds, of_process, rows_of, taken, with_series
 from rankscope.model.events import Events
 from rankscope.model.intervals import Flags, Times
@@ -34,6 +34,7 @@ class PhaseRanges:
     derived: frozenset[str] = (
         frozenset()
     )  # phases without ranges, derived from the framework's operators
+    autograd: tuple[int, ...] = ()  # threads that run backward's operators, if it is derived
 
     def recur(self, iterations: pl.DataFrame, meetings: Times) -> bool:
         """Whether forward begins again after backward and a meeting in half of the iterations.
@@ -97,6 +98,7 @@ def find_marks(
         fetches=bool(marks["fetch"].any()),
         launches_collectives=bool((is_collective & ~blocking).any()),
         derived=derived,
+        autograd=backward_threads(process, named, iterations) if "backward" in derived else (),
     )
 
 

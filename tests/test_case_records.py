@@ -1,0 +1,278 @@
+"""Records that are lost, wrong or counted twice: they are said, and never taken for no work."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cases import PLAIN, assert_slow, codes, mean_ms, read
+from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
+from tests.support import Cli, mostly_slow
+
+
+def numbered_again(_rank: int, trace: dict[str, Any]) -> None:
+    """Numbers of calls start over after 50."""
+    for each in trace["traceEvents"]:
+        if "correlation" in each["args"]:
+            each["args"]["correlation"] = each["args"]["correlation"] % 50 + 1
+
+
+def one_in_another(_rank: int, trace: dict[str, Any]) -> None:
+    """Each launch calls another API under its own number."""
+    calls = [each for each in trace["traceEvents"] if each["name"] == "cudaLaunchKernel"]
+    trace["traceEvents"] += [
+        {**each, "name": "cuLaunchKernelEx", "cat": "cuda_driver", "ts": each["ts"] + 1, "dur": 1}
+        for each in calls
+    ]
+
+
+@pytest.mark.parametrize("edit", mostly_slow([numbered_again, one_in_another]))
+def test_numbers_of_calls_that_come_twice(tmp_path: Path, edit: Edit) -> None:
+    run = read(write(tmp_path / "job", PLAIN, edit))
+    assert_slow(run)
+    assert mean_ms(run, "forward") == pytest.approx(dict.fromkeys(range(4), 5.0), abs=0.15)
+    assert {*codes(run)} == {"phases-from-operators"}
+
+
+def test_calls_that_cannot_be_told_apart_are_said(tmp_path: Path) -> None:
+    """A number was used six times, and one of its kernels has no record."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        numbered_again(rank, trace)
+        if rank == 1:
+            trace["traceEvents"].remove(kernels(trace)[20])
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=40), edit))
+    assert "6 of 320 launches" in codes(run)["records-missing"], codes(run)
+    assert "rank 1" in codes(run)["launches-missing"], codes(run)
+
+
+def lost(rank: int, which: Callable[[int, int], bool], zero: bool) -> Edit:
+    """An edit that takes away some kernels of a rank, or their times."""
+
+    def edit(own: int, trace: dict[str, Any]) -> None:
+        if own != rank:
+            return
+        every = [each for each in kernels(trace) if "nccl" not in each["name"]]
+        gone = [each for nth, each in enumerate(every) if which(nth, len(every))]
+        for each in gone:
+            each["ts"] = each["dur"] = 0.0
+        if not zero:
+            trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ts"] or e not in gone]
+
+    return edit
+
+
+@pytest.mark.parametrize("zero", mostly_slow([False, True]))
+def test_records_that_are_missing_are_no_idle_time(tmp_path: Path, zero: bool) -> None:
+    half = lost(1, lambda nth, count: 2 * nth >= count, zero)
+    run = read(write(tmp_path / "job", PLAIN, half))
+    found = codes(run)
+    assert "42 of 96 launches of kernels (44 %)" in found["records-missing"]
+    assert run.compare().facts.iterations == (1, 2, 3, 4, 5)
+    assert_slow(run)
+    assert 1 not in run.compare().verdict.named
+
+
+@pytest.mark.parametrize(
+    ("head", "field", "ended"),
+    mostly_slow(
+        [
+            ("gemm", "dur", False),
+            ("ProfilerStep", "dur", False),
+            ("gemm", "ts", False),
+            ("gemm", "dur", True),
+            ("ProfilerStep", "ts", True),
+        ],
+        2,
+    ),
+)
+def test_an_event_that_outlasts_its_capture_is_a_broken_record(
+    tmp_path: Path, head: str, field: str, ended: bool
+) -> None:
+    def broken(rank: int, trace: dict[str, Any]) -> None:
+        events = trace["traceEvents"]
+        last = max(each["ts"] for each in events)
+        if rank == 1:
+            some = [each for each in events if each["name"].startswith(head)]
+            some[len(some) // 2][field] += 3.6e9
+        if ended:
+            end = {"ph": "i", "name": "Record Window End", "cat": "", "ts": last + 20_000}
+            events.append({**end, "args": {}})
+
+    run = read(write(tmp_path / "job", PLAIN, broken))
+    assert codes(run)["rows-broken"].startswith("rank 1: 1 event without a possible time")
+    assert ("1 of 96 launches" in codes(run).get("records-missing", "")) == (head == "gemm")
+    assert_slow(run)
+
+
+@pytest.mark.parametrize(("field", "part"), mostly_slow([("dur", 1), ("dur", 0.2), ("ts", 0.2)]))
+def test_a_kernel_that_runs_into_the_next_one_has_a_wrong_time(
+    tmp_path: Path, field: str, part: float
+) -> None:
+    """A stream runs one kernel after the other; 3 ms too many made the rank seem slow."""
+
+    def off(rank: int, trace: dict[str, Any]) -> None:
+        draw = random.Random(1)
+        for each in kernels(trace) if rank == 1 else ():
+            if each["name"].startswith("gemm") and draw.random() < part:
+                each[field] += 3000.0
+
+    run = read(write(tmp_path / "job", PLAIN, off))
+    assert codes(run)["records-missing"].startswith("rank 1: ")
+    verdict = run.compare().verdict
+    assert verdict.kind == "inconclusive"
+    assert "rank 1" not in verdict.sentence, "its kernels of these iterations are unknown"
+
+
+@pytest.mark.parametrize("job", mostly_slow([replace(PLAIN, between=GRADIENTS), PLAIN]))
+@pytest.mark.parametrize("seed", mostly_slow([3, 4]))
+def test_operators_that_are_missing_on_a_rank_move_no_work(
+    tmp_path: Path, job: Job, seed: int
+) -> None:
+    """A third of them: what autograd's thread launches is backward all the same."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        draw, events = random.Random(seed), trace["traceEvents"]
+        trace["traceEvents"] = [
+            each for each in events
+            if rank != 2 or each["cat"] != "cpu_op" or draw.random() > 0.3
+        ]  # fmt: skip
+
+    run = read(write(tmp_path / "job", job, edit))
+    assert_slow(run)
+    assert "100 % of it in backward" in run.compare().verdict.sentence
+
+
+def test_advice_about_records_fits_a_trace_that_has_some(tmp_path: Path, cli: Cli) -> None:
+    """A quarter of a rank's kernels has no launch: all its iterations are unknown."""
+
+    def unnumbered(rank: int, trace: dict[str, Any]) -> None:
+        for each in kernels(trace)[::4] if rank == 1 else ():
+            each["args"]["correlation"] = 0
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=6), unnumbered))
+    assert {"records-missing", "launches-missing"} <= {*codes(run)}
+    verdict = run.compare().verdict
+    assert verdict.kind == "inconclusive"
+    assert verdict.next.startswith("ask for --clock gpu; rankscope check")
+    asked = cli("imbalance", "--db", run.db, "--clock", "gpu").out
+    assert "says which records of the device are missing" in " ".join(asked.split())
+
+
+@pytest.mark.slow
+def test_launches_that_a_graph_captures_are_not_lost(tmp_path: Path) -> None:
+    """A server captures a graph amid a step: none of these launches runs."""
+
+    def capturing(_rank: int, trace: dict[str, Any]) -> None:
+        call = next(each for each in trace["traceEvents"] if each["name"] == "cudaLaunchKernel")
+        names = ["cudaStreamBeginCapture", *["cudaLaunchKernel"] * 9, "cudaStreamEndCapture"]
+        trace["traceEvents"] += [
+            {**call, "name": name, "ts": call["ts"] + nth / 10, "dur": 0.1,
+             "args": {"correlation": 10**6 + nth}}
+            for nth, name in enumerate(names, -20)
+        ]  # fmt: skip
+
+    run = read(write(tmp_path / "job", PLAIN, capturing))
+    assert "records-missing" not in codes(run)
+    assert_slow(run)
+
+
+@pytest.mark.slow
+def test_a_few_lost_records_here_and_there_give_no_exact_gain(tmp_path: Path) -> None:
+    some = lost(1, lambda nth, _count: nth in (30, 58), zero=False)
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=16), some))
+    assert set(range(16)) - {*run.compare().facts.iterations} == {0, 4, 5, 8, 9}
+    assert_slow(run)
+    assert run.compare().verdict.gain_is_bound
+
+
+@pytest.mark.parametrize(
+    ("off_us", "said", "sync"),
+    mostly_slow(
+        [
+            (-15_000, "early", "cudaStreamSynchronize"),
+            (500_000, "late", "hipDeviceSynchronize"),
+            (3_000, "late", "cuStreamSynchronize"),
+        ],
+        2,
+    ),
+)
+def test_a_devices_clock_that_is_off_is_set(
+    tmp_path: Path, off_us: int, said: str, sync: str
+) -> None:
+    def off(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            if each["name"] == "cudaStreamSynchronize":
+                each["name"] = sync
+        for each in kernels(trace) if rank == 1 else ():
+            each["ts"] = round(each["ts"] + off_us, 3)
+
+    run = read(write(tmp_path / "job", PLAIN, off))
+    assert f"ms {said}" in codes(run)["device-clock-wrong"]
+    assert_slow(run)
+    assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
+
+
+@pytest.mark.parametrize("fast", mostly_slow([0.01, -0.05, 0.1]))
+def test_a_devices_clock_that_runs_fast_or_slow_is_scaled(tmp_path: Path, fast: float) -> None:
+    def off(rank: int, trace: dict[str, Any]) -> None:
+        first = kernels(trace)[0]["ts"]
+        for each in kernels(trace) if rank == 1 else ():
+            each["ts"] = round(first + (each["ts"] - first) * (1 + fast), 3)
+            each["dur"] = round(each["dur"] * (1 + fast), 3)
+
+    run = read(write(tmp_path / "job", PLAIN, off))
+    said = "fast" if fast > 0 else "slow"
+    assert f" % {said}: " in codes(run)["device-clock-wrong"]
+    assert_slow(run)
+    for metric, value in {"load": 2.05, "backward": 10, "iteration": 23.5}.items():
+        assert mean_ms(run, metric)[1] == pytest.approx(value, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("steps", "collective"), mostly_slow([(1, False), (1, True), (4, False)], fast=2)
+)
+def test_what_was_launched_before_the_capture_is_of_no_iteration(
+    tmp_path: Path, steps: int, *, collective: bool
+) -> None:
+    """The device still runs the step before for 20 ms, while the host launches the first one.
+
+    If it waits in a collective then, its first kernel starts after the first launch.
+    """
+
+    def behind(_rank: int, trace: dict[str, Any]) -> None:
+        first = kernels(trace)[0]
+        before = {**first, "ts": first["ts"] - 200, "dur": 5_000, "args": {**first["args"]}}
+        del before["args"]["correlation"]
+        synced = next(e for e in trace["traceEvents"] if e["name"] == "cudaStreamSynchronize")
+        end = synced["ts"] + synced["dur"]
+        for each in trace["traceEvents"]:
+            if each["cat"] == "kernel" or each["ts"] >= end:
+                each["ts"] += 20_000
+            elif each["ts"] + each["dur"] >= end:
+                each["dur"] += 20_000
+        heads = [{**before, "ts": before["ts"] + 5_000 * place} for place in range(4)]
+        if collective:
+            stream = {**before["args"], "stream": 99}
+            heads[0] |= {"name": "ncclDevKernel_AllReduce_RING", "tid": 99, "args": stream}
+        trace["traceEvents"] += heads
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=steps), behind))
+    assert not {"phases-unknown", "launches-missing"} & {*codes(run)}
+    rows = run.iterations(clock="gpu").filter(iteration=0).sort("rank")
+    means = (rows["backward_ns"] / 1e6).to_list()
+    assert means == pytest.approx([10, 10, 14, 10], rel=0.02)
+    assert (rows["work_ns"] / 1e6).to_list() == pytest.approx([17, 17, 21, 17], abs=0.5)
+
+
+@pytest.mark.slow
+def test_kernels_without_launches_are_placed_by_their_starts(tmp_path: Path) -> None:
+    bare = without("cudaLaunchKernel", "aten", "autograd", "nccl:")
+    run = read(write(tmp_path / "job", PLAIN, bare))
+    assert_slow(run)
+    assert "100 %" in codes(run)["launches-missing"]
+    assert run.compare().rows(["backward"])["backward_ns"].null_count() > 0
