@@ -1,6 +1,5 @@
 """The installed command, as a user's shell runs it."""
 
-import json
 import os
 import shutil
 import sys
@@ -19,21 +18,6 @@ def run(*arguments: object, cwd: Path, module: bool = False, **environment: str)
         pytest.skip("the console script is not installed beside this Python")
     program = [sys.executable, "-m", "rankscope"] if module else [str(SCRIPT)]
     return ran(*program, *map(str, arguments), cwd=cwd, env={**os.environ, **environment})
-
-
-@pytest.mark.slow
-def test_three_commands_from_reports_to_picks(tmp_path: Path) -> None:
-    assert run("ingest", SAMPLE, cwd=tmp_path).code == 0
-    output = run("imbalance", cwd=tmp_path)
-    assert output.code == 0
-    assert output.out.startswith("Rank 2 (node1)")
-    assert output.err == ""
-    assert "\x1b" not in output.out
-    assert "nsys-ui " in run("pick-reports", cwd=tmp_path).out
-    gate = run("imbalance", "--fail-above", 10, "--format", "json", cwd=tmp_path)
-    assert gate.code == 10
-    assert json.loads(gate.out)["verdict"]["ranks"] == [2]
-    assert gate.err.count("rankscope: error: ") == 1
 
 
 def test_errors_have_two_lines_and_a_code(tmp_path: Path) -> None:
