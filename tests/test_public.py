@@ -122,7 +122,7 @@ def test_the_theme_of_pictures_is_that_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     "begun",
     [
-        "sys.argv = ['rankscope', '--help']\n"
+        "sys.argv = ['rankscope', 'imbalance', '--help']\n"
         "from rankscope_cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n",
@@ -131,17 +131,7 @@ def test_the_theme_of_pictures_is_that_of_the_command_line() -> None:
 )
 def test_nothing_heavy_loads_at_first(begun: str) -> None:
     """`--help` answers, and the processes that read start, before anything that computes loads."""
-    heavy = "('polars', 'duckdb', 'numpy', 'pyarrow', 'loky', 'matplotlib')"
+    heavy = "('polars', 'duckdb', 'numpy', 'pyarrow', 'loky', 'matplotlib', 'rich')"
     code = f"import sys\n{begun}print([n for n in {heavy} if n in sys.modules])"
     done = python("-c", code, check=True)
     assert done.out.splitlines()[-1] == "[]"
-
-
-def test_the_library_never_prints() -> None:
-    import ast
-    from pathlib import Path
-
-    for path in Path(rankscope.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            called = isinstance(node, ast.Call) and getattr(node.func, "id", "")
-            assert called not in ("print", "input", "exit"), path

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, Cli, edit, mostly_nightly, mostly_slow, public, sqlite_tables
+from tests.support import Cli, edit, mostly_nightly, mostly_slow, public, sqlite_tables
 
 
 def codes(run: rankscope.Run) -> dict[str, tuple[int, ...]]:
@@ -210,12 +210,3 @@ def test_one_iteration_of_a_picture(reports: list[Path], cli: Cli) -> None:
     for option in ("--iteration", "--iteration-number"):
         assert cli("plot", "timeline", option, 5, "-o", f"{option}.png").code == 0
     assert Path("--iteration.png").read_bytes() == Path("--iteration-number.png").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_result_is_one_document(cli: Cli) -> None:
-    """The gate of CI fails after the result was printed."""
-    cli("ingest", SAMPLE, "--quiet")
-    result = cli("imbalance", "--format", "json", "--fail-above", 0)
-    assert result.code in (3, 10)
-    assert json.loads(result.out)["verdict"]

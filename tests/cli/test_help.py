@@ -65,15 +65,3 @@ def test_shells_complete_commands_and_values(tmp_path: Path) -> None:
     assert metrics == [name for name in METRICS if name.startswith("ti")]
     assert '"load":' in completed(tmp_path, "rankscope", "imbalance", "--metric", "l", shell="zsh")
     assert not list(tmp_path.iterdir())
-
-
-def test_help_needs_no_heavy_library(tmp_path: Path) -> None:
-    """It answers at once: nothing that computes, draws or paints is imported."""
-    program = (
-        "import sys; from rankscope_cli.main import main\n"
-        "try: main(['imbalance', '--help'])\n"
-        "except SystemExit: print({'polars', 'duckdb', 'matplotlib', 'numpy', 'rich'} "
-        "& {*sys.modules}, file=sys.stderr)"
-    )
-    done = python("-c", program, cwd=tmp_path, check=True)
-    assert done.err.strip() == "set()"

@@ -76,21 +76,6 @@ def test_killed_in_the_middle(
     assert all(frame.equals(undisturbed[name]) for name, frame in _content(db).items())
 
 
-@pytest.mark.parametrize("jobs", mostly_nightly([2, 1]))
-def test_interrupt_leaves_with_130(
-    profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, jobs: int
-) -> None:
-    db = tmp_path / "run.duckdb"
-    process = _start(profiles, db, jobs)
-    _await_reports(process, 1)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert b"rankscope: error: interrupted" in err
-    assert b"hint: run the same command again to resume" in err
-    assert _whole_reports(db, undisturbed) == 1
-
-
 def test_an_interrupt_keeps_what_was_read_and_compares_nothing(
     profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:

@@ -12,33 +12,16 @@ from rankscope.judge.rules import judge
 from rankscope.judge.story import Slow, Story
 from rankscope.judge.timing import Pattern
 from rankscope.judge.transfers import SlowTransfers
-from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.kinds import VerdictKind
 from rankscope.output.text_tables import slow_at_no_cost_lines
 from rankscope.util.robust import Floats
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, of_kernels, wide_of
 from tests.support import MS, inputs_of
 
 
-def test_a_slow_device() -> None:
-    verdict = judge(inputs(20))
-    assert (verdict.kind, verdict.ranks, verdict.cause) == (
-        VerdictKind.PERSISTENT, (3,), "backward",
-    )  # fmt: skip
-    assert verdict.excess_ns == 20 * MS
-    assert verdict.gain_ns == 20 * MS * COUNT
-    assert [each.kind for each in verdict.findings] == [CauseKind.DEVICE_SLOWER]
-
-
 def test_contention_cancels_no_accusation() -> None:
     verdict = judge(inputs(20, clear_ns=20 * MS))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
-
-
-def test_more_work_is_nobodys_fault() -> None:
-    verdict = judge(inputs(20, count=15, size=1_500))
-    assert (verdict.kind, verdict.ranks) == (VerdictKind.STRUCTURAL, ())
-    assert verdict.more_work_ranks == (3,)
-    assert [each.kind for each in verdict.findings] == [CauseKind.MORE_WORK]
 
 
 def test_a_slow_rank_that_nobody_waits_for_is_listed_and_not_accused() -> None:
@@ -74,11 +57,6 @@ def test_a_gain_at_most_is_a_bound() -> None:
     assert (verdict.ranks, verdict.gain_is_bound) == ((3, 5), True)
     assert verdict.gain_ns == 22 * MS * COUNT, "12 ms if they wait for each other only once"
     assert verdict.gain_all_ns == 22 * MS * COUNT
-
-
-def test_nothing_is_balanced() -> None:
-    verdict = judge(inputs())
-    assert (verdict.kind, verdict.ranks, verdict.findings) == (VerdictKind.BALANCED, (), ())
 
 
 BEFORE = [

@@ -9,7 +9,7 @@ from rankscope.match.collectives import match
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from tests.match.worlds import World, world
-from tests.support import MakeStored, mostly_nightly
+from tests.support import mostly_nightly
 
 
 def groups(made: World) -> set[tuple[str, tuple[int, ...]]]:
@@ -67,18 +67,6 @@ def test_messages_of_other_sizes_belong_to_other_communicators() -> None:
     other = made.collectives.filter(~pl.col("gradient")).with_columns(bytes=pl.lit(None, pl.Int64))
     together = pl.concat([other, moved.select(other.columns)])
     assert groups(replace(made, collectives=together)) == planted(8, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "tp"), mostly_nightly([(8, 2), (16, 4)]))
-def test_groups_of_simulated_reports(stored: MakeStored, ranks: int, tp: int) -> None:
-    """With next to no lateness: the plant costs 0.2 ms."""
-    job = stored("tensor_parallel", ranks=ranks, iterations=12, tp=tp, extra_ms=0.2)
-    assert job.truth is not None
-    matched = job.matched()
-    members = matched.instances.group_by("group").agg(pl.col("rank").unique().sort())
-    assert {tuple(each) for each in members["rank"].to_list()} == {*job.truth.job.groups().values()}
-    assert matched.unmatched.is_empty()
 
 
 def test_named_communicators_are_taken_as_they_are() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv
-from rankscope.output.quantities import beyond_error, milliseconds, percent, seconds, size, span
+from rankscope.output.quantities import beyond_error, seconds, size, span
 from rankscope.output.text_tables import what_if_table
 from rankscope.util.sanitize import sanitized
 from tests.support import Stored
@@ -31,22 +31,6 @@ def test_harmless_names_stay() -> None:
     assert sanitized("x" * 80) == "x" * 80
     assert len(sanitized("x" * 10_000)) == 80
     assert sanitized("x" * 81).endswith("…")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "–"), (0, "0.00"), (1_234_000, "1.23"), (12_340_000, "12.3"), (9_994_000, "9.99"),
-     (9_996_000, "10.0"), (1_234_567_000_000, "1,234,567.0"), (-2_000_000, "-2.00")],
-)  # fmt: skip
-def test_milliseconds(value: int | None, text: str) -> None:
-    assert milliseconds(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (0.0, "0.0 %"), (0.0521, "5.2 %"), (0.5, "50 %")]
-)
-def test_percent(value: float | None, text: str) -> None:
-    assert percent(value) == text
 
 
 def test_moments_sizes_and_spans() -> None:

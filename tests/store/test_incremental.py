@@ -177,22 +177,6 @@ def test_a_rebuild_mends_a_damaged_database(reports: list[Path], tmp_path: Path)
     assert rankscope.ingest(reports, db, rebuild=True).iterations().height == 4 * 12
 
 
-def test_bad_reports_can_be_skipped(reports: list[Path], tmp_path: Path) -> None:
-    db = tmp_path / "run.duckdb"
-    reports[0].write_bytes(b"")
-    damage(reports[2])
-    run = rankscope.ingest(reports, db, on_error="skip")
-    assert statuses(run) == ["skipped", "read", "skipped", "read"]
-    assert run.ingested is not None
-    for outcome in run.ingested.outcomes:
-        assert (outcome.reason is not None) == (outcome.status == "skipped")
-        assert outcome.reason is None or outcome.path.name in outcome.reason
-    assert run.compare().missing_ranks == (0, 2)
-    shutil.rmtree(tmp_path / "reports")
-    with pytest.raises(rankscope.UsageError):
-        rankscope.ingest(reports, db, on_error="skip")
-
-
 def test_nothing_but_bad_reports_is_an_error(reports: list[Path], tmp_path: Path) -> None:
     for report in reports:
         report.write_bytes(b"")

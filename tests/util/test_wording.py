@@ -61,7 +61,15 @@ def test_changes_have_a_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("time", "text"), [(0, "0.00"), (1_234_000, "1.23"), (9_996_000, "10.0"), (1.2345e9, "1,234.5")]
+    ("time", "text"),
+    [
+        (0, "0.00"),
+        (1_234_000, "1.23"),
+        (9_994_000, "9.99"),
+        (9_996_000, "10.0"),
+        (-2e6, "-2.00"),
+        (1.2345e9, "1,234.5"),
+    ],
 )
 def test_times(time: float, text: str) -> None:
     assert milliseconds(time) == text

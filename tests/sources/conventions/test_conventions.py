@@ -12,7 +12,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.conventions.data import SQUASHED, conventions
 from rankscope.sources.conventions.vocabulary import ANY, MEANINGS, BadConvention
-from tests.frames import operations_of, ranges
+from tests.frames import ranges
 
 module = sys.modules[vocabulary.__module__]
 """`rankscope.sources.conventions.vocabulary`, which the function of that name hides."""
@@ -65,16 +65,9 @@ def test_a_row_with_a_bad_pattern_is_named(
     )
 
 
-def test_only_fetching_fetches() -> None:
-    assert meaning("load batch")["fetch"] is True
-    assert meaning("Copy to device")["fetch"] is False
-
-
 def test_domains_matter() -> None:
     assert meaning("MPI_Allreduce", "MPI")["operation"] == "all_reduce"
     assert meaning("MPI_Allreduce")["means"] is None
-    nccl = meaning("ncclAllReduce", "NCCL")
-    assert (nccl["means"], nccl["blocking"]) == ("collective", False)
 
 
 def test_the_users_patterns_come_first() -> None:
@@ -108,27 +101,6 @@ def test_every_row_of_the_data_is_whole() -> None:
         assert row["framework"], row
         assert row["seen"], row
         assert (row["means"] == "collective") <= ("operation" in row), row
-
-
-@pytest.mark.parametrize(
-    ("name", "operation"),
-    [
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "all_reduce"),
-        ("ncclKernel_AllReduce_RING_LL_Sum_float", "all_reduce"),
-        ("ncclKernel_AllGather_RING_LL_Sum_int8_t", "all_gather"),
-        ("ncclDevKernel_ReduceScatter_Sum_f16_RING_LL", "reduce_scatter"),
-        ("ncclDevKernel_Broadcast_RING_LL", "rooted"),
-        ("ncclDevKernel_Reduce_Sum_f32_RING_LL", "rooted"),
-        ("ncclDevKernel_SendRecv", "point_to_point"),
-        ("ncclDevKernel_Generic", "grouped"),
-        ("reduce_kernel", None),
-        ("my_ncclDevKernel_AllReduce", "all_reduce"),
-        ("my_ncclDevKernel", None),
-        ("", None),
-    ],
-)
-def test_kernels(name: str, operation: str | None) -> None:
-    assert operations_of([name]).to_list() == [operation]
 
 
 def test_patterns_tried_at_once_tell_what_each_tells() -> None:

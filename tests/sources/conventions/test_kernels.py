@@ -10,6 +10,17 @@ from rankscope.sources.conventions import known, short_name, stated_operations, 
 BF16 = "__nv_bfloat16"
 
 KERNELS = {
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)": "all_reduce",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)": "all_reduce",
+    "ncclKernel_AllGather_RING_LL_Sum_int8_t": "all_gather",
+    "ncclDevKernel_ReduceScatter_Sum_f16_RING_LL": "reduce_scatter",
+    "ncclDevKernel_Broadcast_RING_LL": "rooted",
+    "ncclDevKernel_Reduce_Sum_f32_RING_LL": "rooted",
+    "ncclDevKernel_SendRecv(ncclDevComm*)": "point_to_point",
+    "my_ncclDevKernel_AllReduce": "all_reduce",
+    "my_ncclDevKernel": None,
+    "reduce_kernel": None,
+    "": None,
     "ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_f32(ncclSymDevArgs)": "all_reduce",
     "ncclSymkDevKernel_AllGather_STMC(ncclSymkDevWorkArgs4K)": "all_gather",
     "ncclSymkDevKernel_ReduceScatter_LL_sum_bf16(ncclSymkDevWorkArgs4K)": "reduce_scatter",
