@@ -1,7 +1,6 @@
 """Frames of the package's schemas from a few plain tuples."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import polars as pl
@@ -19,7 +18,6 @@ from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.model.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
 from rankscope.sources.conventions import vocabulary
-from rankscope.store.tables import TableRequest, requested
 
 PROCESS, THREAD, AUTOGRAD, LOADER = 1, 10, 11, 12
 
@@ -136,14 +134,3 @@ def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> p
         ),
         DEVICE_WORK,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedTables:
-    """A `TableReader` of tables that are in memory."""
-
-    tables: Mapping[str, pl.DataFrame]
-
-    def read(self, request: TableRequest) -> pl.DataFrame:
-        """The requested columns and rows."""
-        return requested(self.tables[request.table], request)

@@ -12,6 +12,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import ReportError
+from rankscope.ingestion.check import check
 from tests.cases import PLAIN, assert_slow, codes, hint_of, read
 from tests.forge import forge, scene
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
@@ -130,7 +131,11 @@ def test_a_rank_that_counts_its_steps_from_another_number(
         counted_from(start, *ranks)(rank, trace)
         trace["baseTimeNanoseconds"] += rank * clocks_s * 10**9
 
-    run = read(write(tmp_path / "job", replace(PLAIN, steps=steps), otherwise))
+    folder = write(tmp_path / "job", replace(PLAIN, steps=steps), otherwise)
+    checked = check([folder], jobs=1)
+    assert any("windows-shifted" in {each.code for each in of.problems} for of in checked)
+    assert all(of.usable for of in checked)
+    run = read(folder)
     first = start if len(ranks) == 2 else 0  # two of four: the numbers of rank 0 count
     assert run.compare().facts.iterations == tuple(range(max(first, 1), steps + first))
     assert codes(run)["windows-shifted"].startswith("ranks count their steps from different")

@@ -1,6 +1,6 @@
 """Warnings about the numbers, each once for all ranks that it is about."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
@@ -15,7 +15,7 @@ def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
     for problem in problems:
         ranks.setdefault((problem.code, problem.message), []).extend(problem.ranks)
     return [
-        RunWarning(code, f"{_named(sorted(set(affected)))}{message}", tuple(sorted(set(affected))))
+        RunWarning(code, f"{named(sorted(set(affected)))}{message}", tuple(sorted(set(affected))))
         for (code, message), affected in ranks.items()
     ]
 
@@ -43,7 +43,7 @@ def blind_ranks(blind: tuple[int, ...], ranks: int) -> RunWarning:
     others = ", though the others have them" if len(blind) < ranks else ""
     return RunWarning(
         "collectives-missing",
-        f"{_named(list(blind))}no collectives in the report{others}; what is work and what is "
+        f"{named(list(blind))}no collectives in the report{others}; what is work and what is "
         "waiting is unknown there",
         blind,
     )
@@ -94,7 +94,7 @@ def communication_warnings(
     if untied and len(ranks) > 1:
         yield RunWarning(
             "clocks-unaligned",
-            f"{_named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "
+            f"{named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "
             "times are not compared with others'",
             tuple(untied),
         )
@@ -110,7 +110,8 @@ def communication_warnings(
         )
 
 
-def _named(ranks: list[int]) -> str:
+def named(ranks: Sequence[int]) -> str:
+    """The ranks as the beginning of a message; empty without any."""
     if not ranks:
         return ""
     return f"{ranks_text(ranks, MOST_LISTED)}: "

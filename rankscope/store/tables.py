@@ -59,6 +59,17 @@ class TableReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedTables:
+    """A `TableReader` of tables that are in memory."""
+
+    tables: dict[str, pl.DataFrame]
+
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        """The requested columns and rows."""
+        return requested(self.tables[request.table], request)
+
+
 class RunTables:
     """The tables of a run by name, each read when it is first needed.
 

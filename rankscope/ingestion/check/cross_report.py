@@ -7,17 +7,24 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.errors import ReportError
+from rankscope.compare.comparison import Stage
+from rankscope.compare.stages import compare
+from rankscope.errors import ReportError, Unpaired
 from rankscope.ingestion.check.remedies import recorder, with_remedy
 from rankscope.ingestion.check.single_report import Examined
-from rankscope.match.iteration_matching import pair_iterations
-from rankscope.match.warnings import missing_ranks
-from rankscope.model.reports import CheckWarning, RankRows
+from rankscope.match.warnings import missing_ranks, named
+from rankscope.model.options import Options, ShapingOptions
+from rankscope.model.reports import CheckWarning, RankRows, ReportRows
 from rankscope.output.quantities import span
+from rankscope.store.tables import LoadedTables, RunTables
+from rankscope.store.writer import tables
 from rankscope.util.wording import and_more
 
 MOST_LISTED = 3
 """Most reports that a message names."""
+
+BEFORE = ("collectives-missing", "iterations-uneven", "missing-ranks")
+"""Codes of a comparison's warnings that the warnings about each report tell in more detail."""
 
 Placed = tuple[Path, CheckWarning]
 
@@ -41,7 +48,7 @@ def together(
         yield from _missing(of_run)
         yield from _unlike(of_run)
         yield from _versions(of_run)
-        yield from _windows([examined for examined in of_run if examined.unmarked is None])
+        yield from _compared([examined for examined in of_run if examined.unmarked is None])
 
 
 def _of_several(examined: Examined, number: int, count: int, paths: str) -> Placed:
@@ -127,45 +134,42 @@ def _versions(reports: list[Examined]) -> Iterator[Placed]:
             yield _placed(examined, "versions-differ", message)
 
 
-def _windows(reports: list[Examined]) -> Iterator[Placed]:
-    """Captures whose iterations differ from those of the others."""
-    parts = {part.rank.identity.rank: part for part in _parts(reports)}
-    if len(parts) < 2:
+def _compared(reports: list[Examined]) -> Iterator[Placed]:
+    """What `ingest` would find out when it compares the ranks, and iterations that some lack."""
+    owner: dict[int, Examined] = {}
+    distinct: list[ReportRows] = []
+    for examined in reports:
+        ranks = [part.rank.identity.rank for part in examined.rows.ranks]
+        if owner.keys().isdisjoint(ranks):
+            owner |= dict.fromkeys(ranks, examined)
+            distinct.append(examined.rows)
+    if len(owner) < 2:
         return
-    owner = {part.rank.identity.rank: each for each in reports for part in each.rows.ranks}
-    iterations = pl.concat(part.iterations for part in parts.values())
-    collectives = pl.concat(part.collectives for part in parts.values())
-    starts = {rank: each.rows.facts.utc_start_ns for rank, each in owner.items()}
-    counted = [rank for rank, part in parts.items() if not part.rank.numbered]
+    rows = tables(distinct, ShapingOptions().to_json())
+    told = {"problems": rows["problems"].clear()}
+    counted = rows["ranks"].filter(~pl.col("numbered"))["rank"].to_list()
     try:
-        shifts, problems = pair_iterations(iterations, lambda: collectives, starts, counted)
+        comparison = compare(RunTables("", LoadedTables(rows | told)), Options(), until=Stage.MATCH)
     except ReportError as error:
-        message = f"{error.message}; ingest takes each capture as one iteration"
-        for rank in counted or parts:
-            yield _placed(owner[rank], "cannot-be-paired", message)
+        unpaired = isinstance(error, Unpaired)
+        message = error.message + "; ingest takes each capture as one iteration" * unpaired
+        for rank in counted or owner:
+            hint = None if unpaired else error.hint
+            yield _placed(owner[rank], "cannot-be-paired", message, hint)
         return
-    for problem in problems:
-        for rank in problem.ranks or counted:
-            yield _placed(owner[rank], problem.code, problem.message)
-    held = _held(iterations, shifts)
+    for problem in dict.fromkeys((*comparison.scope.shift_warnings, *comparison.warnings)):
+        for rank in problem.ranks or counted or owner if problem.code not in BEFORE else ():
+            message = problem.message.removeprefix(named(problem.ranks))
+            yield _placed(owner[rank], problem.code, message)
+    by_rank = comparison.scope.tables.iterations.group_by("rank").agg("iteration").sort("rank")
+    held: dict[int, list[int]] = dict(by_rank.iter_rows())
     common = set.intersection(*map(set, held.values()))
     everything = set.union(*map(set, held.values()))
-    if common == everything:
-        return
     for rank, numbers in held.items():
         lacking = sorted(everything - set(numbers))
         if lacking:
             message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
             yield _placed(owner[rank], "iterations-missing", message, fatal=not common)
-
-
-def _held(iterations: pl.DataFrame, shifts: dict[int, int]) -> dict[int, list[int]]:
-    """rank → numbers of its iterations, including cut ones, shifted by their pairing."""
-    held = iterations.group_by("rank").agg("iteration").sort("rank")
-    return {
-        rank: [number + shifts.get(rank, 0) for number in numbers]
-        for rank, numbers in held.iter_rows()
-    }
 
 
 def _parts(reports: Iterable[Examined]) -> Iterator[RankRows]:

@@ -5,8 +5,8 @@ import pytest
 
 from rankscope.history.diff.same_job import differences
 from rankscope.model.schema import ACTIVITIES
-from rankscope.store.tables import RunTables
-from tests.frames import LoadedTables, filled
+from rankscope.store.tables import LoadedTables, RunTables
+from tests.frames import filled
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")
 

@@ -5,9 +5,8 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.stages import compare
 from rankscope.model.options import Options
-from rankscope.store.tables import RunTables
+from rankscope.store.tables import LoadedTables, RunTables
 from rankscope.store.writer import PER_RANK
-from tests.frames import LoadedTables
 from tests.support import Stored
 
 
