@@ -3,6 +3,7 @@
 See METHOD.md#verdict.
 """
 
+from collections.abc import Sequence
 from math import comb, sqrt
 from statistics import NormalDist
 
@@ -17,22 +18,23 @@ MOST_SHUFFLED = 20_000_000
 distribution, because they add many cells."""
 
 
-def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
-    """How likely the most extreme sums over iterations are if no rank in particular is slow.
+def chance_of_sets(cells: Floats, roles: Index, sets: Sequence[Index]) -> Floats:
+    """How likely such sums over iterations are if no rank in particular is slow.
 
     A permutation test: in every iteration by itself, the ranks of a role are exchanged at random.
-    Its statistic is the largest of the standardised sums of the k largest ranks, over all sizes k
-    that are tried, so that trying many makes nobody slow (Westfall and Young, Resampling-Based
-    Multiple Testing, 1993, single step).
+    The sum of a set of k ranks is compared with those of the k largest ranks. The largest of the
+    standardised sums over all sizes k counts, so that trying many makes nobody slow (Westfall and
+    Young, Resampling-Based Multiple Testing, 1993, single step).
 
     Args:
         cells: rank by iteration.
         roles: the role of each rank; ranks are exchanged within it.
-        sizes: of the sets, ascending.
+        sets: of ranks (rows).
 
     Returns:
-        For each size the probability that shuffled ranks reach what the largest have.
+        For each set the probability that shuffled ranks reach what it has.
     """
+    sizes, own = [len(rows) for rows in sets], [cells[rows].sum() for rows in sets]
     order = np.lexsort((cells.sum(axis=1), roles))  # the order of ranks changes nothing
     cells, roles = cells[order], roles[order]
     draw = np.random.default_rng(1)
@@ -51,10 +53,10 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
                 sums[members] = np.take_along_axis(cells[members], order, axis=0).sum(axis=1)
         else:
             sums = mean + spread * draw.standard_normal(len(cells))
-        shuffled[shuffle] = _largest(sums, sizes)
+        shuffled[shuffle] = np.sort(sums)[::-1].cumsum()[np.array(sizes) - 1]
     middle = shuffled.mean(axis=0)
     deviation = np.maximum(shuffled.std(axis=0), 1e-9 * np.abs(middle) + 1e-300)
-    observed = (_largest(cells.sum(axis=1), sizes) - middle) / deviation
+    observed = (np.array(own) - middle) / deviation
     extremes = ((shuffled - middle) / deviation).max(axis=1)
     reached = (extremes[:, None] >= observed - 1e-6).sum(axis=0)  # sums differ in their last digits
     return np.asarray((1 + reached) / (1 + SHUFFLES))
@@ -119,8 +121,3 @@ def iterations_to_settle(chance: float, level: float, count: int) -> int:
         return 0
     now, wanted = (NormalDist().inv_cdf(1 - max(each, 1e-9)) for each in (chance, level))
     return max(count + 1, int(np.ceil(count * (wanted / now) ** 2)))
-
-
-def _largest(sums: Floats, sizes: list[int]) -> Floats:
-    """For each size k, the sum of the k largest values."""
-    return np.asarray(np.sort(sums)[::-1].cumsum()[np.asarray(sizes) - 1])

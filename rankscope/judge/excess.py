@@ -72,6 +72,21 @@ class Excess:
         rows, columns = np.isin(self.ranks, ranks), np.isin(self.numbers, iterations)
         return np.asarray(rows[:, None] & columns)
 
+    def main_phase(self, sums: Floats, whole: float) -> tuple[str | None, float | None]:
+        """The phase with most of an amount, and its share; None where no phase is known.
+
+        All time is `other` then, and that causes nothing.
+
+        Args:
+            sums: by phase.
+            whole: the amount.
+        """
+        known = [place for place, phase in enumerate(self.phases) if phase != "other"]
+        if not (np.nan_to_num(self.spent[:, :, known]) > 0).any() or not sums.max() > 0:
+            return None, None
+        most = int(sums.argmax())
+        return self.phases[most], min(1.0, float(sums[most] / max(whole, 1)))
+
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.
 

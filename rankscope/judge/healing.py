@@ -72,24 +72,24 @@ class Prices:
         return np.asarray(np.fmin(own + self.role, np.fmax(self._excess.spent, 0.0)))
 
     @property
-    def is_bound(self) -> bool:
-        """Whether gains are upper bounds: the run is not replayed, or its phases have no place."""
-        return self._replay is None or self.is_unplaced
+    def why_bound(self) -> str | None:
+        """Why gains are upper bounds, in words; None: they are exact.
 
-    @property
-    def is_unplaced(self) -> bool:
-        """Whether ranks meet several times in an iteration, and it is unknown in which phases.
-
-        No phase is known, or a phase is known on some ranks only, or phases recur.
+        A run is replayed as it was, but if ranks meet several times in an iteration, it must be
+        known in which phases.
         """
         replay, excess = self._replay, self._excess
-        if replay is None or replay.size <= replay.rows.height:
-            return False
+        if replay is None:
+            return "the run cannot be replayed"
+        if replay.size <= replay.rows.height:
+            return None
         if self.phases_recur:
-            return True
+            return "iterations have each phase several times"
         working = [phase in COMPUTING_PHASES for phase in excess.phases]
         known = ~np.isnan(excess.spent[:, :, working]).all(axis=1)
-        return bool((known < known.any(axis=0)).any() or not known.any())
+        if known.any() and (known == known.any(axis=0)).all():
+            return None
+        return "not every rank names the phases of its work"
 
     @property
     def played(self) -> int:
@@ -129,7 +129,7 @@ class Prices:
             healed: rank by iteration by phase in ns.
             gain_ns: as `of` gives it.
         """
-        if not self.is_bound:
+        if self.why_bound is None:
             return gain_ns
         taken, roles = np.nan_to_num(healed), self._excess.roles
         path = sum(taken[roles == role].max(axis=0).sum() for role in np.unique(roles))

@@ -7,6 +7,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from rankscope.judge.causes.context import CauseContext
+from rankscope.judge.causes.registry import context_of
 from rankscope.judge.excess import Excess, excess_of
 from rankscope.judge.story import Slow, Story, flagged, story_of
 from rankscope.sources.recorders import Recorder
@@ -101,7 +103,19 @@ class VerdictInputs:
         """The time of the selected iterations: the sum of the longest role's median iterations."""
         return self.excess.total_ns
 
-    def rows_of(self, claim: Slow) -> pl.DataFrame:
-        """Rows of `flags` that belong to a claim: its ranks, where they are slow."""
+    def extent(self, claim: Slow) -> tuple[Floats, str | None, float | None]:
+        """The excess of each rank in each iteration of a claim, ns; its main phase, and its share.
+
+        As `Excess.main_phase` gives them.
+        """
+        cells = claim.cells(self.excess) & ~np.isnan(self.excess.total)
+        total = self.excess.total[cells]
+        sums = np.nansum(self.excess.by_phase[cells], axis=0)
+        return total, *self.excess.main_phase(sums, total.sum())
+
+    def context(self, claim: Slow) -> CauseContext:
+        """The input of the detectors, which find why the ranks of a claim are slow."""
         of_ranks = pl.col("rank").is_in(claim.ranks)
-        return self.flags.filter(of_ranks & pl.col("iteration").is_in(claim.pattern.iterations))
+        rows = self.flags.filter(of_ranks & pl.col("iteration").is_in(claim.pattern.iterations))
+        _, cause, _ = self.extent(claim)
+        return context_of(self.tables, self.role_of, rows, cause)

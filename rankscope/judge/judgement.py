@@ -14,8 +14,8 @@ import polars as pl
 from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.story import Slow
+from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
+from rankscope.judge.story import Slow, is_loading, others_wait_for_data
 from rankscope.util.robust import Floats
 
 Component = Literal["ranks", "role", "transfer"]
@@ -23,10 +23,16 @@ Component = Literal["ranks", "role", "transfer"]
 
 
 class Straggler(NamedTuple):
-    """A claim with its price."""
+    """A claim, what healing it saves, and those of its ranks that have more to do."""
 
     claim: Slow
     gain_ns: int
+    more_work_ranks: tuple[int, ...] = ()
+
+    @property
+    def is_by_design(self) -> bool:
+        """Whether most of the ranks have more to do, which healing leaves."""
+        return 2 * len(self.more_work_ranks) > len(self.claim.ranks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,40 +40,31 @@ class Judgement:
     """The prices of a run's imbalance, and what costs most.
 
     `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and
-    all transfers as usual. `gains`: that of each component. `main`: the component that decides;
-    None where nothing costs enough. `straggler`: the ranks that are named; None where none can be.
-    `others`: further stragglers, with what healing them saves once the main ones are healed.
-    `left_ns`: what is left of `cost_ns` when `main` and all of these are healed.
-    `costless`: slow ranks whose healing then saves less than `LEAST_GAIN`.
-    `more_work_ranks`: those of the named ranks that have more to do.
+    all transfers as usual. `cost_ns`: the same, or its upper bound. `why_bound`: why gains are
+    upper bounds, in words; None: they are exact. `gains`: that of each component. `main`: the
+    component that decides; None where nothing costs enough. `straggler`: the ranks that are named;
+    None where none can be. `others`: further stragglers, with what healing them saves once the main
+    ones are healed, unless these have more to do by design. `left_ns`: what is left of `cost_ns`
+    when `main` and all of these are healed. `costless`: slow ranks whose healing then saves less
+    than `LEAST_GAIN`.
     """
 
     inputs: VerdictInputs
     prices: Prices
     everything_ns: int
+    cost_ns: int
+    why_bound: str | None
     gains: dict[Component, int]
     main: Component | None
     straggler: Straggler | None
     others: list[Straggler]
     left_ns: int
     costless: list[int]
-    more_work_ranks: list[int]
 
     @property
-    def is_by_design(self) -> bool:
-        """Whether most of the named ranks have more to do, which healing leaves."""
-        named = () if self.straggler is None else self.straggler.claim.ranks
-        return 2 * len(self.more_work_ranks) > len(named)
-
-    @property
-    def cost_ns(self) -> int:
-        """What all imbalance costs: `everything_ns`; without a replay, what it is at most."""
-        cost = self.prices.most(self.prices.everything, self.everything_ns)
-        return cost if self.straggler is None else max(cost, self.gain_of(self.straggler))
-
-    def gain_of(self, straggler: Straggler) -> int:
-        """What healing ranks saves, as `cost_ns`."""
-        return self.prices.most(self.inputs.healed(straggler.claim), straggler.gain_ns)
+    def at_most(self) -> str:
+        """`at most ` before gains that are upper bounds."""
+        return "" if self.why_bound is None else "at most "
 
 
 def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
@@ -99,35 +96,78 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         main = None
     if main == "transfer" and best is not None and best.gain_ns >= least and _slows(prices, best):
         main = "ranks"  # a collective that hosts carry out is work of its members
-    straggler = best if main == "ranks" else None
     if main == "role":
         together = np.maximum(together, components["role"])
     if main in ("role", "transfer"):
         (named,) = prices.of([together], with_transfers=(0,) if main == "transfer" else ())
+    straggler = best if main == "ranks" else None
+    base = nothing
+    if straggler is not None:
+        straggler = _known(inputs, prices, straggler)
+        base = nothing if straggler.is_by_design else inputs.healed(straggler.claim)
 
     # what each of the others saves in addition
-    base = nothing if straggler is None else inputs.healed(straggler.claim)
-    beside = [each.claim for each in priced if each is not straggler]
+    beside = [each.claim for each in priced if each is not best or straggler is None]
     before, *after = prices.of(
         chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside))
     )
     others = [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
     slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
+    others = [_known(inputs, prices, each) for each in others[:FEW]] + others[FEW:]
+    said = others[:FEW] if straggler is None else [straggler, *others[:FEW]]
     accused = {rank for each in (straggler, *others) if each for rank in each.claim.ranks}
     left = np.maximum(prices.everything - together, 0.0)
+    cost = prices.most(prices.everything, everything)
     return Judgement(
         inputs,
         prices,
         everything_ns=everything,
+        cost_ns=cost if straggler is None else max(cost, straggler.gain_ns),
+        why_bound=_why_bound(inputs, prices, [each.claim for each in said]),
         gains=gains,
         main=main,
         straggler=straggler,
-        others=others,
+        others=others[:FEW],
         left_ns=prices.most(left, max(everything - named, 0)),
         costless=sorted(slow - accused),
-        more_work_ranks=[] if straggler is None else ranks_with_more_work(inputs, straggler.claim),
     )
+
+
+def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Straggler:
+    """A straggler with its gain as it is said, and the ranks that have more to do."""
+    claim = straggler.claim
+    healed, numbers = inputs.healed(claim), claim.pattern.iterations
+    mean = healed[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
+    excess = dict(zip(inputs.excess.ranks.tolist(), mean.tolist(), strict=True))
+    work = more_work(inputs.tables, inputs.role_of, numbers).filter(pl.col("more"))
+    more = tuple(
+        rank
+        for rank, extra in work.select("rank", "extra_ns").iter_rows()
+        if rank in claim.ranks and extra >= HALF * excess[rank]
+    )
+    return Straggler(claim, prices.most(healed, straggler.gain_ns), more)
+
+
+def _why_bound(inputs: VerdictInputs, prices: Prices, claims: list[Slow]) -> str | None:
+    """Why gains are upper bounds, in words; None: they are exact."""
+    if prices.why_bound is not None:
+        return prices.why_bound
+    for claim in claims:
+        context = inputs.context(claim)
+        if context.is_paced_by_host:
+            return (
+                f"in {context.phase} the devices wait for launches, and a faster one would wait "
+                "longer"
+            )
+        if claim.pattern.always and is_loading(inputs.excess, claim) and context.device_waits:
+            if others_wait_for_data(inputs.excess, claim, inputs.numbers):
+                return "loading is slow on other ranks as well"
+            return (
+                "the others may load ahead while they wait for it, and nothing tells whether they "
+                "would keep up"
+            )
+    return None
 
 
 def _slows(prices: Prices, straggler: Straggler) -> bool:
@@ -176,16 +216,3 @@ def holders(judged: Judgement) -> list[int]:
     order = np.argsort(-cost, kind="stable")
     enough = int(np.searchsorted(np.cumsum(cost[order]), MOST * cost.sum())) + 1
     return [int(rank) for rank in judged.inputs.excess.ranks[order[:enough]]]
-
-
-def ranks_with_more_work(inputs: VerdictInputs, claim: Slow) -> list[int]:
-    """Which of the ranks have more to do, by enough to explain most of their excess."""
-    numbers = claim.pattern.iterations
-    work = more_work(inputs.tables, inputs.role_of, numbers)
-    mean = inputs.healed(claim)[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
-    excess = dict(zip(inputs.excess.ranks.tolist(), mean.tolist(), strict=True))
-    return [
-        rank
-        for rank, extra in work.filter(pl.col("more")).select("rank", "extra_ns").iter_rows()
-        if rank in claim.ranks and extra >= HALF * excess[rank]
-    ]

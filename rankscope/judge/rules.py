@@ -7,12 +7,11 @@ import numpy as np
 
 from rankscope.judge import preconditions
 from rankscope.judge.causes import registry
-from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.chance import iterations_to_settle
 from rankscope.judge.excess import Flags
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.judgement import Judgement, decide, fast_ranks, holders, ranks_with_more_work
+from rankscope.judge.judgement import Judgement, decide, fast_ranks, holders
 from rankscope.judge.levels import (
     ALPHA,
     FEW,
@@ -54,7 +53,7 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
         gain_all=judged.cost_ns / total,
         gain=None if verdict.gain_ns is None else verdict.gain_ns / total,
         iterations_share=len(verdict.iterations) / count if verdict.iterations else None,
-        gain_is_bound=verdict.gain_is_bound or judged.prices.is_bound,
+        gain_is_bound=verdict.gain_is_bound or judged.why_bound is not None,
         costless_ranks=tuple(judged.costless),
         also=_others(judged) if verdict.kind is not VerdictKind.BALANCED else (),
     )
@@ -74,9 +73,9 @@ def slow_or_by_design(judged: Judgement) -> Verdict | None:
     but not for the same kernels.
     """
     straggler, inputs = judged.straggler, judged.inputs
-    if straggler is None or judged.is_by_design:
+    if straggler is None or straggler.is_by_design:
         return None
-    ranks, pattern, gain = straggler.claim.ranks, straggler.claim.pattern, judged.gain_of(straggler)
+    ranks, pattern, gain = straggler.claim.ranks, straggler.claim.pattern, straggler.gain_ns
     if len(ranks) > 1 and ranks in inputs.stages():
         verdict = inconclusive(
             f"{who(ranks, inputs.hosts, ()).lower()} need more {inputs.excess.metric} than the "
@@ -87,7 +86,7 @@ def slow_or_by_design(judged: Judgement) -> Verdict | None:
     elif inputs.run.own_roles and pattern.kind is VerdictKind.PERSISTENT:
         if pattern.since is not None or pattern.spells:
             return None  # a role holds for the whole run
-        causes = registry.findings(_context(inputs, straggler.claim))
+        causes = registry.findings(inputs.context(straggler.claim))
         if sum(each.share for each in causes if each.kind is CauseKind.DEVICE_SLOWER) >= HALF:
             return None
         verdict = _only_one(ranks, inputs.excess.metric)
@@ -101,27 +100,26 @@ def named(judged: Judgement) -> Verdict | None:
     straggler, inputs = judged.straggler, judged.inputs
     if straggler is None:
         return None
-    ranks, pattern, by_design = straggler.claim.ranks, straggler.claim.pattern, judged.is_by_design
-    excess, cause, share = _extent(inputs, straggler.claim)
+    ranks, pattern = straggler.claim.ranks, straggler.claim.pattern
+    by_design = straggler.is_by_design
+    excess, cause, share = inputs.extent(straggler.claim)
     typical = _typical(inputs, np.isin(inputs.excess.ranks, ranks))
-    context = _context(inputs, straggler.claim)
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else ranks,
         hosts=() if by_design else whole_hosts(ranks, inputs.hosts),
-        more_work_ranks=tuple(judged.more_work_ranks),
+        more_work_ranks=straggler.more_work_ranks,
         cause=cause,
         cause_share=share,
         excess_ns=_mean(excess),
         excess=_mean(excess) / typical if typical else None,
         iterations=pattern.iterations,
         period=pattern.period,
-        gain_ns=judged.gain_of(straggler),
-        gain_is_bound=context.is_paced_by_host,
+        gain_ns=straggler.gain_ns,
         since=pattern.since,
         spells=pattern.spells,
         interval=interval(excess / typical) if typical else None,
-        findings=registry.findings(context),
+        findings=registry.findings(inputs.context(straggler.claim)),
         next="balance the input of the ranks: sequence lengths, batch sizes, tokens of an expert"
         if by_design
         else f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
@@ -144,7 +142,7 @@ def heavy_role(judged: Judgement) -> Verdict | None:
     hit = per > LEAST_GAIN * np.nan_to_num(excess.length[heaviest][0])
     typical = _typical(inputs, heaviest)
     sums = healed[heaviest].sum(axis=(0, 1))
-    cause, share = _largest_phase(inputs, sums, sums.sum())
+    cause, share = inputs.excess.main_phase(sums, sums.sum())
     return Verdict(
         kind=VerdictKind.STRUCTURAL,
         roles=(excess.role_names[cost.argmax()],),
@@ -185,12 +183,11 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
     inputs, fast = judged.inputs, fast_ranks(judged)
     if fast is None or 2 * len(fast.ranks) <= len(fast.others):
         return None
-    bound = "at most " if judged.prices.is_bound else ""
     verdict = inconclusive(
         f"{they_need_less(inputs, fast)} than {ranks_text(fast.others, MOST_LISTED)} in "
         f"{counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
-        f"fast. If all were as fast, the run would save {bound}{ms(fast.gain_ns)}, "
+        f"fast. If all were as fast, the run would save {judged.at_most}{ms(fast.gain_ns)}, "
         f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
     )
@@ -208,7 +205,7 @@ def rotating(judged: Judgement) -> Verdict | None:
     slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
     hit = slowest > inputs.story.event * excess.lengths
     sums = everything.sum(axis=(0, 1))
-    cause, share = _largest_phase(inputs, sums, sums.sum())
+    cause, share = inputs.excess.main_phase(sums, sums.sum())
     most, leading = tuple(sorted(holders(judged))), None
     if not inputs.story.loaders_bind and len(most) <= min(FEW, len(excess.ranks) // 2):
         leading = _leading(judged, most, _saved(judged, most)[0], None)
@@ -236,9 +233,8 @@ def undecided(judged: Judgement) -> Verdict | None:
     if gain < LEAST_GAIN * total:  # who leads in the run need not do so in a part of it
         lead, ranks = None, (holders(judged)[0],)
         gain, healing = _saved(judged, ranks)
-    bound = "at most " if prices.is_bound else ""
     costs = (
-        f"imbalance costs {bound}{percent(judged.cost_ns / total)} of the time over "
+        f"imbalance costs {judged.at_most}{percent(judged.cost_ns / total)} of the time over "
         f"{counted(count, 'iteration')}"
     )
     if gain < LEAST_GAIN * total:
@@ -249,14 +245,15 @@ def undecided(judged: Judgement) -> Verdict | None:
     chance, gain = _chance(lead), prices.most(healing, gain)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     hosts = whole_hosts(ranks, inputs.hosts)
-    causes = registry.findings(_context(inputs, lead)) if lead and settles else ()
+    causes = registry.findings(inputs.context(lead)) if lead and settles else ()
     why = registry.findings_sentence(causes)
     one = len(hosts or ranks) == 1
     explains = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
     verdict = inconclusive(
         f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}"
         f"{f' ({why})' * bool(why)}: fixing {'it' if one else 'them'} would save "
-        f"{bound}{ms(gain)}, {percent(gain / total)} of the time, but chance alone {explains}",
+        f"{judged.at_most}{ms(gain)}, {percent(gain / total)} of the time, but chance alone "
+        f"{explains}",
         f"capture more iterations: about {settles} iterations would settle it"
         if settles
         else "capture more iterations"
@@ -321,18 +318,17 @@ RULES: tuple[Rule, ...] = (
 def _others(judged: Judgement) -> tuple[Also, ...]:
     """Other stragglers that cost at least 1 % of the time, the costliest first."""
     others, inputs = [], judged.inputs
-    for other in judged.others[:FEW]:
+    for other in judged.others:
         claim = other.claim
-        excess, cause, _ = _extent(inputs, claim)
-        by_design = {*ranks_with_more_work(inputs, claim)} == {*claim.ranks}
+        excess, cause, _ = inputs.extent(claim)
         also = Also(
-            kind=VerdictKind.STRUCTURAL if by_design else claim.pattern.kind,
+            kind=VerdictKind.STRUCTURAL if other.is_by_design else claim.pattern.kind,
             ranks=claim.ranks,
             hosts=whole_hosts(claim.ranks, inputs.hosts),
             iterations=claim.pattern.iterations,
             cause=cause,
             excess_ns=_mean(excess),
-            gain_ns=judged.gain_of(other),
+            gain_ns=other.gain_ns,
             period=claim.pattern.period,
             since=claim.pattern.since,
         )
@@ -343,7 +339,7 @@ def _others(judged: Judgement) -> tuple[Also, ...]:
                 len(inputs.numbers),
                 inputs.total_ns,
                 of_captures=inputs.run.of_captures,
-                is_bound=judged.prices.is_bound,
+                is_bound=judged.why_bound is not None,
             )
         )
     return tuple(others)
@@ -363,40 +359,6 @@ def _only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
 def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow | None) -> Leading:
     chance = None if claim is None else claim.chance
     return Leading(ranks, gain, gain / judged.inputs.total_ns, chance)
-
-
-def _context(inputs: VerdictInputs, claim: Slow) -> CauseContext:
-    """The input of the detectors, which find why the ranks of a claim are slow."""
-    (_, cause, _), rows = _extent(inputs, claim), inputs.rows_of(claim)
-    return registry.context_of(inputs.tables, inputs.role_of, rows, cause)
-
-
-def _extent(inputs: VerdictInputs, claim: Slow) -> tuple[Floats, str | None, float | None]:
-    """The excess of each rank in each iteration of a claim, ns; its main phase, and its share."""
-    excess = inputs.excess
-    slow = claim.cells(excess) & ~np.isnan(excess.total)
-    total, sums = excess.total[slow], np.nansum(excess.by_phase[slow], axis=0)
-    return total, *_largest_phase(inputs, sums, total.sum())
-
-
-def _largest_phase(
-    inputs: VerdictInputs, sums: Floats, whole: float
-) -> tuple[str | None, float | None]:
-    """The phase with most of an amount, and its share; None where no phase is known.
-
-    All time is `other` then, and that causes nothing.
-
-    Args:
-        inputs: what is known of the run.
-        sums: by phase.
-        whole: the amount.
-    """
-    excess = inputs.excess
-    known = [place for place, phase in enumerate(excess.phases) if phase != "other"]
-    if not (np.nan_to_num(excess.spent[:, :, known]) > 0).any() or not sums.max() > 0:
-        return None, None
-    most = int(sums.argmax())
-    return excess.phases[most], min(1.0, float(sums[most] / max(whole, 1)))
 
 
 def _typical(inputs: VerdictInputs, members: Flags) -> float:

@@ -129,22 +129,8 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             f"{counted(len(missing), 'rank')} of the job ({span(missing, MOST_LISTED)}) "
             f"{agreeing(len(missing), 'has', 'have')} no report, and may be slower"
         )
-    elif verdict.gain_is_bound and judged.prices.is_unplaced:
-        why = (
-            "each capture is one iteration"
-            if inputs.run.of_captures
-            else "iterations have each phase several times"
-            if judged.prices.phases_recur
-            else "not every rank names the phases of its work"
-        )
-        yield f"{why}, so gains are upper bounds"
-    elif judged.prices.is_bound:
-        yield "the run cannot be replayed, so gains are upper bounds"
-    elif verdict.gain_is_bound:
-        yield (
-            f"in {verdict.cause} the devices wait for launches, and a faster one would wait "
-            "longer, so gains are upper bounds"
-        )
+    elif judged.why_bound is not None:
+        yield f"{judged.why_bound}, so gains are upper bounds"
     elif played < count:
         yield f"gains are estimated from {played} of the iterations"
 

@@ -3,6 +3,7 @@
 See METHOD.md#verdict.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,7 +72,11 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         spans = spans - np.median(spans, axis=0)
     noise = noise_of(excess.share, excess.roles)
     traits, lead = _traits(excess, noise, spans)
-    loaders_bind = bool(traits) and _waits_for_queue(excess, traits[0])  # the costliest
+    loaders_bind = False
+    if traits and is_loading(excess, traits[0]):  # the costliest
+        # the others load quickly only while they wait for it, as their queues fill
+        rest = {*excess.numbers.tolist()} - {*traits[0].pattern.iterations}
+        loaders_bind = bool(rest) and others_wait_for_data(excess, traits[0], [*rest])
     if loaders_bind:
         excess = excess.without(Phase.LOAD)
         traits, lead = _traits(excess, noise, None)
@@ -116,19 +121,25 @@ def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Sl
     return traits, None
 
 
-def _waits_for_queue(excess: Excess, trait: Slow) -> bool:
-    """Whether the others load quickly only while they wait for the slow ones, as queues fill."""
+def is_loading(excess: Excess, claim: Slow) -> bool:
+    """Whether at least half of what the ranks need more is for loading."""
     if Phase.LOAD not in excess.phases:
         return False
+    cells = claim.cells(excess)
+    load = np.nan_to_num(excess.by_phase[:, :, excess.phases.index(Phase.LOAD)])
+    return bool(0 < np.median(load[cells]) >= HALF * np.median(np.nan_to_num(excess.total[cells])))
+
+
+def others_wait_for_data(excess: Excess, claim: Slow, iterations: Sequence[int]) -> bool:
+    """Whether most other ranks wait for data in some iterations, in most of these one of them.
+
+    They load longer than at their quickest, by half of what the ranks of the claim need more.
+    """
     place = excess.phases.index(Phase.LOAD)
-    members = np.isin(excess.ranks, trait.ranks)
-    slow_iterations = np.isin(excess.numbers, trait.pattern.iterations)
-    own = np.median(np.nan_to_num(excess.by_phase[members][:, slow_iterations, place]))
-    whole = np.median(np.nan_to_num(excess.total[members][:, slow_iterations]))
-    if slow_iterations.all() or not own > 0 or own < HALF * whole:
-        return False
-    others = np.nan_to_num(excess.spent[~members, :, place])
-    longer = (others - others.min(axis=1, keepdims=True) >= HALF * own)[:, ~slow_iterations]
+    own = np.median(np.nan_to_num(excess.by_phase[:, :, place])[claim.cells(excess)])
+    others = np.nan_to_num(excess.spent[~np.isin(excess.ranks, claim.ranks), :, place])
+    longer = others - others.min(axis=1, keepdims=True) >= HALF * own
+    longer = longer[:, np.isin(excess.numbers, iterations)]
     return bool(longer.any(axis=0).mean() >= HALF <= longer.any(axis=1).mean())
 
 
@@ -143,54 +154,50 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     before, after = sums[order][:most], np.append(sums[order][1:], 0.0)[:most]
     sizes = np.flatnonzero((before > 0) & (after < MOST * before))
     sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
-    if not len(sizes):
+    tried = [(order[:k], *_alike(excess, noise, order[:k])) for k in sizes]
+    tried = [each for each in tried if each[-1] > 0]
+    if not tried:
         return None
-    leading = order
     if spans is None:  # a slow rank stays slow, so the others tell how long an excess lasts
-        length = lasting(np.delete(cells, order[: sizes[0]], 0))
+        length = lasting(np.delete(cells, tried[0][0], 0))
         spans = np.add.reduceat(cells, np.arange(0, cells.shape[1], length), axis=1)
-    else:
-        leading = np.argsort(-spans.sum(axis=1), kind="stable")
-    chances = chance_of_sets(spans, excess.roles, sizes.tolist()).tolist()
-    for place, size in enumerate(sizes):  # spans in which others lead say nothing of these ranks
-        if {*order[:size]} != {*leading[:size]}:
-            chances[place] = 1.0
-    tried = (_set_of(excess, noise, order[:k], p) for k, p in zip(sizes, chances, strict=True))
-    return max(filter(None, tried), key=lambda each: each[1], default=(None, 0.0))[0]
+    chances = chance_of_sets(spans, excess.roles, [rows for rows, *_ in tried])
+    role_sizes = np.bincount(excess.roles)
+    best, worth = None, 0.0
+    for (_, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
+        of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
+        # the other half of a role may as well be fast
+        chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
+        if gain * (1 - chance) > worth:
+            best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
+            worth = gain * (1 - chance)
+    return best
 
 
-def _set_of(
-    excess: Excess, noise: float, members: Index, chance: float
-) -> tuple[Slow, float] | None:
-    """The members (rows) that are at least half as slow as the slowest one, as a claim.
+def _alike(excess: Excess, noise: float, rows: Index) -> tuple[Index, Pattern, float]:
+    """Those of the ranks (rows) that are at least half as slow as the slowest one, and when.
 
-    With it the time in ns that healing them saves, times the probability that they are not slow by
-    chance. None if they are slow by less than ranks differ by nature, or if healing saves too
-    little.
+    With them the time in ns that healing them saves; 0 if they are slow by less than ranks differ
+    by nature, or if it is too little.
     """
     share, numbers = excess.share, excess.numbers
     kept = np.zeros(1, dtype=np.bool_)
     while not kept.all():
-        pattern = pattern_of(share[members].mean(axis=0), NOISE * noise, numbers)
+        pattern = pattern_of(share[rows].mean(axis=0), NOISE * noise, numbers)
         if not (pattern.always or pattern.has_one_reason):
             pattern = Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         in_pattern = np.isin(numbers, pattern.iterations)
-        medians = np.median(share[np.ix_(members, in_pattern)], axis=1)
+        medians = np.median(share[np.ix_(rows, in_pattern)], axis=1)
         if medians.max() < BY_NATURE:
-            return None
+            return rows, pattern, 0.0
         kept = medians >= HALF * medians.max()
-        members = members[kept]
-    claim = Slow(tuple(sorted(excess.ranks[members].tolist())), pattern, chance)
+        rows = rows[kept]
     before = np.nan_to_num(excess.total[:, in_pattern])
-    after = np.where(claim.cells(excess)[:, in_pattern], 0.0, before).max(axis=0)
-    gain = float((before.max(axis=0) - np.maximum(after, 0.0)).sum())
-    if gain < LEAST_GAIN * float(np.nansum(excess.lengths[in_pattern])):
-        return None
-    sizes = np.bincount(excess.roles)
-    if (2 * np.bincount(excess.roles[members], minlength=len(sizes)) == sizes).any():
-        # the test could as well have found the other half to be fast
-        claim = replace(claim, chance=min(2 * chance, 1.0))
-    return claim, gain * (1 - (claim.chance or 0.0))
+    after = before.copy()
+    after[rows] = 0.0
+    gain = float((before.max(axis=0) - np.maximum(after.max(axis=0), 0.0)).sum())
+    least = LEAST_GAIN * float(np.nansum(excess.lengths[in_pattern]))
+    return rows, pattern, gain if gain >= least else 0.0
 
 
 def _facts(excess: Excess, noise: float) -> list[Slow]:

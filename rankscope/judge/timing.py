@@ -88,7 +88,7 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
 
 
 def period_of(hits: Index, numbers: Index) -> int | None:
-    """k ≥ 2 where the slow iterations are every k-th one, and some are not slow; else None.
+    """k ≥ 2 where the slow iterations are every k-th one, and at least FEW others; else None.
 
     It must predict: at most a fifth of the slow iterations lie elsewhere, at most a fifth of the
     expected ones are missing, and at most a fifth of the others are slow.
@@ -106,8 +106,9 @@ def period_of(hits: Index, numbers: Index) -> int | None:
     expected = numbers % period == remainder
     fitting = int((hits % period == remainder).sum())
     fits = fitting >= max(FEW, MOST * max(len(hits), int(expected.sum())))
-    quiet = len(hits) - fitting <= (1 - MOST) * np.count_nonzero(~expected)
-    return period if fits and quiet and not expected.all() else None
+    others = np.count_nonzero(~expected)
+    quiet = others >= FEW and len(hits) - fitting <= (1 - MOST) * others
+    return period if fits and quiet else None
 
 
 def _remainder(hits: Index, period: int) -> int:

@@ -231,7 +231,8 @@ def what_if_table(result: Imbalance) -> Table | None:
     ideal = result.what_if.filter(kind="all")["time_ns"][0]
     best = "with every rank at its median"
     times = f"the run took {whole / ideal:.2f} times as long as {best}" if ideal else None
-    title = "Gain if one thing took as long as its role's median"
+    at_most = ", at most," if result.verdict.gain_is_bound else ""
+    title = f"Gain{at_most} if one thing took as long as its role's median"
     return Table(
         title=f"{title} (by replay; {times or f'{best} the run would take no time'})",
         columns=("what", "which", "gain", "of the time"),

@@ -58,4 +58,4 @@ def of_kernels(wide: pl.DataFrame, kernels: list[dict[str, object]]) -> VerdictI
 class Exact(Prices):
     """As if the run were replayed."""
 
-    is_bound = False
+    why_bound = None

@@ -169,6 +169,56 @@ def test_a_whole_stage_of_a_pipeline_may_have_more_to_do() -> None:
     assert judge(replace(given, stages=frozenset)).ranks == (6, 7)
 
 
+def test_a_rank_beside_those_that_have_more_to_do_is_priced_as_it_is() -> None:
+    """Rank 3 has more to do for good: while it has, nobody waits for the slow rank 5."""
+    more = {3: 20.0, 5: 8.0}
+    cells = [(rank, i, more.get(rank, 0.0)) for rank in range(RANKS) for i in range(COUNT)]
+    larger = {"count": 15, "size": 1_500}
+    kernels = [kernel(r, i, 40 + ms, **(larger if r == 3 else {})) for r, i, ms in cells]
+    given = of_kernels(wide_of(cells), kernels)
+    verdict = judge(given, Exact(given.excess))
+    assert (verdict.more_work_ranks, verdict.also, verdict.costless_ranks) == ((3,), (), (5,))
+
+
+@pytest.mark.parametrize(
+    ("phase", "first", "says"),
+    [("load", 0, "the others may load ahead"), ("load", 2, None), ("forward", 0, None)],
+)
+def test_loaders_of_others_may_not_keep_up(phase: str, first: int, says: str | None) -> None:
+    """They wait in every iteration, and load ahead meanwhile."""
+    cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
+    late = pl.Series([20 * MS * (rank == 3 and i >= first) for rank, i in cells])
+    wide = wide_of([(rank, i, 0.0) for rank, i in cells])
+    given = inputs_of(
+        wide.with_columns(late.alias(f"{phase}_ns"), work_ns=pl.col("work_ns") + late), run=SUMMARY
+    )
+    verdict = judge(given, Exact(given.excess))
+    assert (verdict.ranks, verdict.gain_ns) == ((3,), 20 * MS * (COUNT - first))
+    assert verdict.gain_is_bound == ("save at most" in verdict.sentence) == (says is not None)
+    assert says is None or says in verdict.sentence
+    waits = pl.Series([30 * MS * (i % RANKS == rank != 3) for rank, i in cells])
+    if says:
+        wide = given.wide.with_columns(
+            load_ns=pl.col("load_ns") + waits, work_ns=pl.col("work_ns") + waits
+        )
+        verdict = judge(replace(given, wide=wide), Exact(given.excess))
+        assert "loading is slow on other ranks as well" in verdict.sentence
+
+
+def test_where_the_host_sets_the_pace_all_gains_are_bounds() -> None:
+    """Devices idle for longer than the slow ones are slower."""
+    more = {3: 20.0, 5: 8.0}
+    cells = [(rank, i, more.get(rank, 0.0)) for rank in range(RANKS) for i in range(COUNT)]
+    kernels = [kernel(r, i, 40 + ms) for r, i, ms in cells]
+    idle = [kernel(r, i, 30, kind="idle", name="") for r, i, _ in cells]
+    given = of_kernels(wide_of(cells), [*kernels, *idle])
+    verdict = judge(given, Exact(given.excess))
+    assert (verdict.ranks, verdict.gain_is_bound) == ((3,), True)
+    assert "the devices wait for launches" in verdict.sentence
+    assert ["at most" in each.sentence for each in verdict.also] == [True]
+    assert not judge(of_kernels(wide_of(cells), kernels), Exact(given.excess)).gain_is_bound
+
+
 def test_most_ranks_may_be_slow() -> None:
     rows = [(rank, i, 20.0 if rank < 4 else 0.0) for rank in range(7) for i in range(COUNT)]
     run = RunSummary(7, COUNT, (7,), (), "work")

@@ -85,6 +85,11 @@ def test_iterations_that_are_missing_make_no_period() -> None:
     assert (found.kind, found.period, found.iterations) == ("persistent", None, tuple(numbers))
 
 
+def test_three_of_five_iterations_make_no_period() -> None:
+    assert period_of(np.array([1, 3, 5]), np.arange(1, 6)) is None
+    assert period_of(np.array([2, 4, 6]), np.arange(1, 7)) == 2
+
+
 def test_a_period_starts_anywhere_and_in_any_window() -> None:
     numbers = list(range(1_003, 1_043))
     found = pattern_of({i: 20 for i in numbers if i % 6 == 5}, numbers)

@@ -40,7 +40,11 @@ class Also(Struct, kw_only=True):
     cause: Annotated[str | None, says("the phase with most of its excess")]
     excess_ns: Annotated[int, says("its mean excess over the role's median")]
     gain_ns: Annotated[
-        int | None, says("what repairing it would save in addition; where gains are bounds, alone")
+        int | None,
+        says(
+            "what repairing it would save in addition; where gains are bounds, or the verdict's "
+            "ranks have more to do, alone"
+        ),
     ]
     period: Annotated[int | None, says("k, where its ranks are slow in every k-th iteration")]
     since: Annotated[int | None, says("the iteration from which on its ranks are slow")]
@@ -99,7 +103,8 @@ class Verdict(Struct, kw_only=True):
         says(
             "`true` where the gains are at most these: the run cannot be replayed, as with missing "
             "ranks; not every rank names the phases of its work; each capture is one iteration; "
-            "the devices wait for launches anyway; or waiting for the network is all there is"
+            "the devices wait for launches anyway; a rank always waits for its loader, while the "
+            "others' loaders may work ahead; or waiting for the network is all there is"
         ),
     ]
     gain_all_ns: Annotated[

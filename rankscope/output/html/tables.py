@@ -189,8 +189,8 @@ def _what_if(result: Imbalance) -> list[Document]:
         return []
     rows = rows.select("kind", "name", "gain_ns", gain_share="gain")
     note = (
-        "time that the run would save if one thing took as long as on its role's median rank, by "
-        "replay"
+        f"time that the run would save{' at most' if result.verdict.gain_is_bound else ''} if one "
+        "thing took as long as on its role's median rank, by replay"
     )
     labels = {"kind": "what", "name": "which", "gain_ns": "saves", "gain_share": "of the time"}
     return [
