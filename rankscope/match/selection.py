@@ -349,8 +349,8 @@ def _in_range(common: list[int], limits: slice | None) -> list[int]:
 def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], bool]:
     """Iterations that are warm-up, and whether the run's iteration time then settled.
 
-    Iteration 0 always. Then all up to the first whose rolling median (5) lies within 5 MADs of the
-    second half's median, and in which the median rank works at most 1.5 times as long as it ever
+    Iteration 0 always. Then all up to the first whose rolling median (5) exceeds the second half's
+    median by at most 5 MADs, and in which the median rank works at most 1.5 times as long as it ever
     does in the second half, if that is within the first tenth of the run. A slow rank adds no work
     to the median one.
     """
@@ -376,7 +376,7 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
     for first in range(len(always), min(limit, len(values) - 1) + 1):
         if always and work[first] > most_work:
             continue
-        if abs(float(np.median(values[first : first + ROLLING])) - level) <= SETTLED_MADS * mad:
+        if float(np.median(values[first : first + ROLLING])) - level <= SETTLED_MADS * mad:
             return always | {*numbers[:first]}, True
     return always, False
 

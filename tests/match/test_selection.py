@@ -124,6 +124,9 @@ def test_one_late_rank_is_no_warm_up() -> None:
     frame = iterations(range(100), range(100))
     output = select(frame, lengths(frame, {1: 70 * MS}), None, include_warmup=False)
     assert output.warmup == (0,)
+    short = iterations(range(6), range(6))  # a rank is slow since iteration 4
+    output = select(short, lengths(short, {4: 70 * MS, 5: 70 * MS}), None, include_warmup=False)
+    assert output.warmup == (0,)
 
 
 def test_a_run_that_never_settles_loses_nothing_and_says_so() -> None:
