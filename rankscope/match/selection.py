@@ -350,9 +350,9 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
     """Iterations that are warm-up, and whether the run's iteration time then settled.
 
     Iteration 0 always. Then all up to the first whose rolling median (5) exceeds the second half's
-    median by at most 5 MADs, and in which the median rank works at most 1.5 times as long as it ever
-    does in the second half, if that is within the first tenth of the run. A slow rank adds no work
-    to the median one.
+    median by at most 5 MADs, and in which the median rank works at most 1.5 times as long as it
+    ever does in the second half, if that is within the first tenth of the run. A slow rank adds no
+    work to the median one.
     """
     times = (
         lengths.filter(pl.col("iteration").is_in(common))
