@@ -71,7 +71,7 @@ class Prices:
             return own
         return np.asarray(np.fmin(own + self.role, np.fmax(self._excess.spent, 0.0)))
 
-    @property
+    @cached_property
     def why_bound(self) -> str | None:
         """Why gains are upper bounds, in words; None: they are exact.
 

@@ -7,7 +7,7 @@ Where exposed communication ended with a collective, the rank is held up until t
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,12 +25,11 @@ from rankscope.judge.replay_inputs import (
 from rankscope.match.clocks import Aligner
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of, columns_of
-from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
 """Bounds the passes over the calls, in case ranks call the same instances in different orders."""
 
-MOST_TOGETHER = 2_000_000
+MOST_TOGETHER = 4_000_000
 """Calls that are played at once, summed over healings; at least one healing is played."""
 
 
@@ -58,7 +57,8 @@ class Step(NamedTuple):
     calls: slice  # in the order of the replay
     starts: Numbers  # where those of each instance begin among them
     groups: Numbers
-    behind: Numbers  # the instance in whose queue each stands; -1: none
+    queued: Numbers  # those that stand in a queue, by their place here
+    behind: Numbers  # the instance before each of those
     service: Floats  # what each takes once its last member and those before it are there, ns
     which: Numbers  # the instances
     freed: Small  # the intervals that they end
@@ -195,17 +195,18 @@ class Replay:
             ready = np.maximum(last[which], through[groups])
             self._service[which] = np.maximum(done[which] - ready, 0)
             predecessor_end = np.where(behind[which] < 0, limits.min, done[behind[which]])
-            queue = np.where(
-                (ready < predecessor_end) & (predecessor_end <= done[which]), behind[which], -1
-            )
-            ready = np.where(queue < 0, ready, predecessor_end)
+            in_queue = (ready < predecessor_end) & (predecessor_end <= done[which])
+            ready = np.where(in_queue, predecessor_end, ready)
+            queued = np.flatnonzero(in_queue)
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
             starts, ends = first[which] - low, self._ends[low:high]
             freeing = np.flatnonzero(ends >= 0)
             owner = np.searchsorted(starts, freeing, side="right") - 1
+            queues = queued, behind[which[queued]]
+            frees = ends[freeing], owner
             self._steps.append(
-                Step(slice(low, high), starts, groups, queue, service, which, ends[freeing], owner)
+                Step(slice(low, high), starts, groups, *queues, service, which, *frees)
             )
 
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
@@ -246,7 +247,7 @@ class Replay:
         """
         together = max(1, most // max(self.size, 1))
         batches = [healings[at : at + together] for at in range(0, len(healings), together)]
-        return [*chain.from_iterable(threaded(lambda each: self._played(each, numbers), batches))]
+        return [lasted for batch in batches for lasted in self._played(batch, numbers)]
 
     def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[Lasted]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
@@ -271,9 +272,8 @@ class Replay:
             # transfer is done
             last = np.maximum.reduceat(arrival, step.starts, axis=1)
             end = np.maximum(last, through[:, step.groups])
-            queued = np.flatnonzero(step.behind >= 0)
-            if len(queued):
-                end[:, queued] = np.maximum(end[:, queued], over[:, step.behind[queued]])
+            if len(step.queued):
+                end[:, step.queued] = np.maximum(end[:, step.queued], over[:, step.behind])
             end += service
             through[:, step.groups] = end
             over[:, step.which] = end

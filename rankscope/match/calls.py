@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM
 from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
 from rankscope.match.point_to_point import OPERATION, pair_peers
+from rankscope.match.rank_axis import firsts
 from rankscope.store.tables import LONG, SHORT, narrowed
 from rankscope.util.threads import threaded
 
@@ -118,7 +119,7 @@ class Calls:
         place, first = len(self._own) - 1, len(self._streams)
         previous_calls, arranged = calls, None
         heads, begins = [], []
-        for low, high in pairwise([*np.flatnonzero(np.diff(ranks, prepend=-1)), len(ranks)]):
+        for low, high in pairwise([*firsts(ranks), len(ranks)]):
             rank_calls = [each[low:high] for each in calls]
             if arranged is None or not all(map(np.array_equal, rank_calls, previous_calls)):
                 previous_calls, arranged = rank_calls, self._arranged(rank_calls, kind_of)

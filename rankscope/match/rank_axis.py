@@ -11,6 +11,11 @@ RANKS_AT_ONCE = 128
 """Ranks whose data a stage has in memory at the same time."""
 
 
+def firsts(ranks: NDArray[Any]) -> Times:
+    """The places at which the rows of a rank begin; they stand together."""
+    return np.flatnonzero(np.append(len(ranks) > 0, ranks[1:] != ranks[:-1]))
+
+
 class RankAxis:
     """An axis on which every rank has a span of its own, so that one pass serves all of them.
 
@@ -26,7 +31,7 @@ class RankAxis:
         high = np.full(count - self._first, np.iinfo(np.int64).min)
         for rank, start, end in parts:
             if len(rank):
-                edges = np.flatnonzero(np.diff(rank, prepend=-1))
+                edges = firsts(rank)
                 place = rank[edges] - self._first
                 np.minimum.at(low, place, np.minimum.reduceat(start, edges))
                 np.maximum.at(high, place, np.maximum.reduceat(end, edges))

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.match.collectives import blocks_of
-from rankscope.match.rank_axis import RankAxis
+from rankscope.match.rank_axis import RankAxis, firsts
 from rankscope.match.waits import NOBODY, WaitedCollectives
 from rankscope.model.intervals import Flags, Times, length_before
 from rankscope.store.tables import ROWS_AT_ONCE
@@ -24,6 +24,9 @@ from rankscope.util.threads import threaded
 
 Exposed = Callable[[list[int]], pl.DataFrame]
 """EXPOSED of some ranks on one clock."""
+
+CALLS_AT_ONCE = 100_000
+"""Calls that are summed together: what is computed of them fits into a processor's cache."""
 
 UNWAITED = np.iinfo(np.int64).max
 """Placeholder for the shortest wait where no rank waited."""
@@ -83,7 +86,7 @@ def sum_waits(
     calls = [waited.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
     def chunks() -> Iterator[tuple[_Calls, _Exposed]]:
-        for of_ranks in rank_chunks(blocks["rank"], blocks, ROWS_AT_ONCE // 2) or [[]]:
+        for of_ranks in rank_chunks(blocks["rank"], blocks, CALLS_AT_ONCE) or [[]]:
             spans = (
                 blocks.filter(pl.col("rank").is_in(of_ranks)).select("low", "first", "count").rows()
             )
@@ -220,8 +223,7 @@ class _Costs:
     def add(self, waited: _Waited) -> None:
         """Add the waits of some ranks."""
         np.add.at(self._cost, waited.late, waited.wait)
-        edges = [*np.flatnonzero(np.diff(waited.rank, prepend=-1)).tolist(), len(waited.rank)]
-        for low, high in pairwise(edges):
+        for low, high in pairwise([*firsts(waited.rank), len(waited.rank)]):
             late = waited.late[low:high]
             np.add.at(self._own, late, waited.wait[low:high])
             # the same value where an index comes twice
@@ -260,9 +262,10 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
     # time in which waits overlap is claimed by the call that came first
     spans = _spans(begin, calls.wait, order)
     claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
-    sums = _summed(calls, claimed, numbered)
+    first = firsts(rank)
+    sums = _summed(calls, first, claimed, numbered)
     waited = _waited(calls, exposing, claimed)
-    share = _shares(rank, calls.last)
+    share = _shares(calls, first, np.ones_like(exposing))
     if selected.all():
         return _ChunkWaits(sums, (share, share), waited, None)
     chosen, alone = selected[calls.at], None
@@ -274,27 +277,34 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
             len(begin), chosen_spans, chosen_order, axis.union(*exposed.where(exposed.chosen)[:3])
         )
         alone = _waited(calls, exposing & chosen, claimed)
-    return _ChunkWaits(sums, (_shares(rank[chosen], calls.last[chosen]), share), waited, alone)
+    return _ChunkWaits(sums, (_shares(calls, first, chosen), share), waited, alone)
 
 
-def _shares(rank: NDArray[np.int32], last: NDArray[np.int32]) -> pl.DataFrame:
-    """How often each rank came last to its calls: rank, last_arriver_share."""
-    calls = np.bincount(rank)
-    ranks = np.flatnonzero(calls)
-    often = np.bincount(rank[last == rank], minlength=len(calls))[ranks]
-    return pl.DataFrame({"rank": ranks, "last_arriver_share": often / calls[ranks]})
+def _shares(calls: _Calls, first: Times, counted: Flags) -> pl.DataFrame:
+    """How often each rank came last to its calls: rank, last_arriver_share.
+
+    Args:
+        calls: of some ranks.
+        first: where those of each rank begin.
+        counted: which of them count.
+    """
+    came_last = counted & (calls.last == calls.rank)
+    often, total = (np.add.reduceat(each, first, dtype=np.int64) for each in (came_last, counted))
+    some = total > 0
+    ranks = calls.rank[first[some]].astype(np.int64)
+    return pl.DataFrame({"rank": ranks, "last_arriver_share": often[some] / total[some]})
 
 
-def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
+def _summed(calls: _Calls, first: Times, claimed: Times, numbered: Times) -> pl.DataFrame:
     """`Waits.by_iteration` of some ranks, in order.
 
     Args:
         calls: of these ranks.
+        first: where those of each rank begin.
         claimed: the exposed waiting of each.
         numbered: all iterations, ascending.
     """
     # a cell is an iteration of a rank: both are counted
-    first = np.flatnonzero(np.diff(calls.rank, prepend=-1))
     lengths = np.diff(first, append=len(calls.rank))
     cell = np.repeat(np.arange(len(first)) * len(numbered), lengths) + calls.at
     size = len(first) * len(numbered)

@@ -186,8 +186,9 @@ def length_before(start: Times, end: Times, moment: Times, *, in_order: bool = F
     before = np.concatenate(([0], np.cumsum(end - start)))
     # intervals begun by then
     index = count_before(moment, start) if in_order else start.searchsorted(moment, side="right")
-    overshoot = np.where(index > 0, np.maximum(end[index - 1] - moment, 0), 0)
-    return np.asarray(before[index] - overshoot, dtype=np.int64)
+    # of the last one only what lies before the moment
+    rest = before - np.concatenate(([moment.min(initial=0)], end))
+    return np.asarray(np.minimum(before[index], rest[index] + moment), dtype=np.int64)
 
 
 def lanes(start: Times, end: Times) -> Times:
