@@ -109,11 +109,9 @@ def _matched(
         return Comparison(scope, reuse.matching, by_option or reuse.roles, began), None
     calls = match_calls(scope, links)  # transfers that --roles pairs change the matching
     matching = calls.matching
-    if scope.matched_by == "ordinal":
+    if scope.matched_by == "ordinal" or scope.shifts:
         check_pairing(scope.tables.iterations, matching.clocks, scope.utc_starts)
-    elif (
-        reuse is None and not scope.shifts and any(shifted := numbers_by_ends(scope, calls.matched))
-    ):
+    elif reuse is None and any(shifted := numbers_by_ends(scope, calls.matched)):
         scope = scope_of(tables, options, shifted=shifted)
         calls = match_calls(scope, links)
         matching = calls.matching

@@ -212,7 +212,7 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     Ranks that train together are never several iterations apart.
 
     Args:
-        iterations: RANK_ITERATIONS, paired by counting.
+        iterations: RANK_ITERATIONS, paired by counting or by shifts of their numbers.
         clocks: of the ranks.
         utc: rank → UTC of its report's time 0.
     """
@@ -234,8 +234,8 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
         return
     rank, number, _, by = far.row(0)
     raise Unpaired(
-        f"iterations have no numbers, and iteration {number} of rank {rank} lies {by / 1e6:.0f} ms "
-        "away from that of the others: they cannot be paired by counting",
+        f"iteration {number} of rank {rank} lies {by / 1e6:.0f} ms away from that of the others, "
+        "and no numbers prove that it is the same step",
         hint="number the ranges ('step 12'), or --iteration whole",
     )
 

@@ -56,7 +56,9 @@ def numbers_by_ends(scope: Scope, matched: Matched) -> tuple[dict[int, int], lis
     shift_of, unsure = {reference: 0}, []
     for rank in sorted(doubtful - {reference}):
         shared = ends[rank].keys() & ends[reference].keys()
-        own, others = (ends[each][max(shared)] for each in (rank, reference))
+        steps = {group: np.count_nonzero(ends[rank][group] >= 0) for group in shared}
+        most = max(shared, key=lambda group: (group != ANY, steps[group], group))
+        own, others = (ends[each][most] for each in (rank, reference))
         clocks = None not in (scope.utc_starts[rank], scope.utc_starts[reference])
         shift_of[rank], sure = _shift(own, others, clocks)
         unsure += [rank] * (not sure)
