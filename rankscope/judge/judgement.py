@@ -179,32 +179,6 @@ def _slows(prices: Prices, straggler: Straggler) -> bool:
     return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
 
 
-class Fast(NamedTuple):
-    """Ranks that are fast beyond chance, and what the slower `others` of their roles may cost."""
-
-    ranks: tuple[int, ...]
-    others: tuple[int, ...]
-    less_ns: float  # by how much they need less, on average
-    gain_ns: int  # what the run would save if all were as fast
-
-
-def fast_ranks(judged: Judgement) -> Fast | None:
-    """The ranks that are fast by enough to be reported; None where there are none."""
-    inputs, prices, fast = judged.inputs, judged.prices, judged.inputs.story.fast
-    if fast is None:
-        return None
-    excess = inputs.excess
-    members = np.isin(excess.ranks, fast.ranks)
-    others = np.isin(excess.roles, excess.roles[members]) & ~members
-    over = excess.total - np.nanmedian(excess.total[members], axis=0)
-    healing = excess.saved(np.where(others[:, None], over, 0.0), excess.spent)
-    gain = prices.most(healing, *prices.of([healing]))
-    if gain < LEAST_GAIN * inputs.total_ns:
-        return None
-    difference = float(np.nanmean(over[others]))
-    return Fast(fast.ranks, tuple(excess.ranks[others].tolist()), difference, gain)
-
-
 def holders(judged: Judgement) -> list[int]:
     """The fewest ranks that hold most of what the slowest rank of each iteration costs.
 

@@ -1,12 +1,11 @@
 """Phrases that sentences share: ranks and hosts, iterations, amounts and ordinals."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
 from rankscope.model.results import Also, Verdict
-from rankscope.util.wording import MOST_LISTED, agreeing, counted, listed, ms, percent, ranks_text
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, listed, ms, ranks_text
 
 
 def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:
@@ -88,60 +87,6 @@ def amount(value: float, unit: Unit) -> str:
     return number if unit in (Unit.COUNT, Unit.RATIO) else f"{number} {unit}"
 
 
-def also_together(
-    others: Iterable[Also], hosts: Mapping[int, str | None], named: tuple[int, ...]
-) -> list[str]:
-    """The sentences about other slow ranks, without full stops; those of the same ranks are joined.
-
-    Args:
-        others: with their sentences.
-        hosts: rank → host.
-        named: the ranks that the verdict is about, which are not named again.
-    """
-    sentences: dict[tuple[int, ...], str] = {}
-    for each in others:
-        text, name = each.sentence.removesuffix("."), _name(each, hosts)
-        if each.ranks in sentences:
-            sentences[each.ranks] += f", and {text.removeprefix(f'Also {name} ')}"
-        elif each.ranks == named:
-            sentences[each.ranks] = f"Also {text.removeprefix(f'Also {name} ')}"
-        else:
-            sentences[each.ranks] = text
-    return [*sentences.values()]
-
-
-def _name(also: Also, hosts: Mapping[int, str | None]) -> str:
-    name = who(also.ranks, hosts, also.hosts)
-    return name[0].lower() + name[1:]
-
-
-def also_sentence(
-    also: Also,
-    hosts: Mapping[int, str | None],
-    count: int,
-    total_ns: int,
-    *,
-    of_captures: bool = False,
-    is_bound: bool = False,
-) -> Also:
-    """Other slow ranks, with their sentence.
-
-    Args:
-        also: without a sentence.
-        hosts: rank → host.
-        count: how many iterations are compared.
-        total_ns: the time of all of them.
-        of_captures: whether each capture is one iteration.
-        is_bound: whether its gain is an upper bound.
-    """
-    name, iterations = _name(also, hosts), when(also, count, of_captures=of_captures)
-    more = "more to do" if also.kind is VerdictKind.STRUCTURAL else "more"
-    phase = "" if also.cause is None else f", mostly in {also.cause}"
-    cost = (
-        ""
-        if also.gain_ns is None or not total_ns
-        else f", {'at most ' * is_bound}{percent(also.gain_ns / total_ns)} of the time"
-    )
-    return replace(
-        also, sentence=f"Also {name} {iterations}: {ms(also.excess_ns)} {more}{phase}{cost}."
-    )
+def lowered(phrase: str) -> str:
+    """`rank 1 (node0)`: inside of a sentence."""
+    return phrase[0].lower() + phrase[1:]

@@ -4,14 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 
 from rankscope.judge import preconditions
 from rankscope.judge.causes import registry
+from rankscope.judge.causes.counters import network_words
 from rankscope.judge.chance import iterations_to_settle
 from rankscope.judge.excess import Flags
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.judgement import Judgement, decide, fast_ranks, holders
+from rankscope.judge.judgement import Judgement, decide, holders
 from rankscope.judge.levels import (
     ALPHA,
     FEW,
@@ -22,15 +24,23 @@ from rankscope.judge.levels import (
     RARE,
     SHUFFLES,
 )
-from rankscope.judge.phrases import also_sentence, who, whole_hosts
+from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
-from rankscope.judge.sentences import also_clauses, sentence, they_need_less
+from rankscope.judge.sentences import finished, held_up
 from rankscope.judge.story import Slow
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.model.results import Also, Leading, Verdict
+from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.robust import Floats
-from rankscope.util.wording import MOST_LISTED, counted, ms, percent, ranks_text
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text
+
+EXPOSED = "exposed_communication"
+
+MORE = "capture more iterations"
+
+BALANCE_INPUT = "balance the input of the ranks: sequence lengths, batch sizes, tokens of an expert"
+
+BALANCE_ROLES = "balance the work of the roles: layers per stage, embedding and loss"
 
 
 def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
@@ -44,26 +54,7 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
         return unmet
     judged = decide(inputs, prices or Prices(inputs.excess))
     verdict = next(result for rule in RULES if (result := rule(judged)) is not None)
-    if verdict.sentence and verdict.leading is None and verdict.gain_all_ns is None:
-        return verdict
-    total, count = inputs.total_ns, len(inputs.numbers)
-    verdict = replace(
-        verdict,
-        gain_all_ns=judged.cost_ns,
-        gain_all=judged.cost_ns / total,
-        gain=None if verdict.gain_ns is None else verdict.gain_ns / total,
-        iterations_share=len(verdict.iterations) / count if verdict.iterations else None,
-        gain_is_bound=verdict.gain_is_bound or judged.why_bound is not None,
-        costless_ranks=tuple(judged.costless),
-        also=_others(judged) if verdict.kind is not VerdictKind.BALANCED else (),
-    )
-    if verdict.sentence:  # the sentence names those who lead; others may be slow beyond chance
-        led = () if verdict.leading is None else verdict.leading.ranks
-        also = [each for each in verdict.also if (each.ranks, len(each.iterations)) != (led, count)]
-        verdict = replace(verdict, also=tuple(also))
-        clauses = "".join(f"; {each}" for each in also_clauses(verdict, inputs, led))
-        return replace(verdict, sentence=f"{verdict.sentence.removesuffix('.')}{clauses}.")
-    return replace(verdict, sentence=sentence(verdict, judged))
+    return finished(verdict, judged)
 
 
 def slow_or_by_design(judged: Judgement) -> Verdict | None:
@@ -100,14 +91,14 @@ def named(judged: Judgement) -> Verdict | None:
     straggler, inputs = judged.straggler, judged.inputs
     if straggler is None:
         return None
-    ranks, pattern = straggler.claim.ranks, straggler.claim.pattern
-    by_design = straggler.is_by_design
-    excess, cause, share = inputs.extent(straggler.claim)
+    claim, pattern, by_design = straggler.claim, straggler.claim.pattern, straggler.is_by_design
+    ranks, hosts = claim.ranks, whole_hosts(claim.ranks, inputs.hosts)
+    excess, cause, share = inputs.extent(claim)
     typical = _typical(inputs, np.isin(inputs.excess.ranks, ranks))
-    return Verdict(
+    verdict = Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else ranks,
-        hosts=() if by_design else whole_hosts(ranks, inputs.hosts),
+        hosts=() if by_design else hosts,
         more_work_ranks=straggler.more_work_ranks,
         cause=cause,
         cause_share=share,
@@ -119,12 +110,49 @@ def named(judged: Judgement) -> Verdict | None:
         since=pattern.since,
         spells=pattern.spells,
         interval=interval(excess / typical) if typical else None,
-        findings=registry.findings(inputs.context(straggler.claim)),
-        next="balance the input of the ranks: sequence lengths, batch sizes, tokens of an expert"
-        if by_design
-        else f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
+        findings=registry.findings(inputs.context(claim)),
+        next=f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
         "rankscope pick-reports",
     )
+    if by_design:
+        return _with_more_work(verdict, judged, "the others", BALANCE_INPUT)
+    one, count = len(hosts or ranks) == 1, len(inputs.numbers)
+    name = who(ranks, inputs.hosts, hosts)
+    if inputs.run.missing_ranks:
+        name = f"Of the {counted(inputs.run.ranks, 'rank')} with a report, {lowered(name)}"
+    compared = "the median rank" + " then" * (len(verdict.iterations) < count)
+    most = float(excess.max(initial=0.0))
+    if verdict.kind is VerdictKind.TRANSIENT and HALF * most > _mean(excess):
+        compared += f" (up to {ms(most)})"
+    return replace(
+        verdict,
+        sentence=f"{name} {'is' if one else 'are'} slow "
+        f"{when(verdict, count, of_captures=inputs.run.of_captures)}: "
+        f"{'it needs' if one else 'they need'} {ms(_mean(excess))} more {inputs.excess.metric} "
+        f"than {compared}{_mostly(verdict)}. Fixing {'it' if one else 'them'} would save",
+    )
+
+
+def _with_more_work(verdict: Verdict, judged: Judgement, compared: str, settle: str) -> Verdict:
+    """The verdict that ranks are given more work than others, with its sentence."""
+    inputs, ranks = judged.inputs, verdict.more_work_ranks
+    role = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
+    then = when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)
+    return replace(
+        verdict,
+        next=settle,
+        sentence=f"{ranks_text(ranks, MOST_LISTED).capitalize()}{role} "
+        f"{agreeing(len(ranks), 'is', 'are')} given more work than {compared} {then}: it takes "
+        f"{ms(verdict.excess_ns or 0)}{_mostly(verdict)}; no rank is to blame. Giving all ranks "
+        "the same would save",
+    )
+
+
+def _mostly(verdict: Verdict) -> str:
+    """`, 90 % of it in load (the device idles longer)`: in which phase, and why."""
+    inside = registry.findings_sentence(verdict.findings)
+    phase = f", {percent(verdict.cause_share)} of it in {verdict.cause}" if verdict.cause else ""
+    return phase + (f" ({inside})" if inside else "")
 
 
 def heavy_role(judged: Judgement) -> Verdict | None:
@@ -142,8 +170,8 @@ def heavy_role(judged: Judgement) -> Verdict | None:
     hit = per > LEAST_GAIN * np.nan_to_num(excess.length[heaviest][0])
     typical = _typical(inputs, heaviest)
     sums = healed[heaviest].sum(axis=(0, 1))
-    cause, share = inputs.excess.main_phase(sums, sums.sum())
-    return Verdict(
+    cause, share = excess.main_phase(sums, sums.sum())
+    verdict = Verdict(
         kind=VerdictKind.STRUCTURAL,
         roles=(excess.role_names[cost.argmax()],),
         more_work_ranks=ranks,
@@ -153,8 +181,9 @@ def heavy_role(judged: Judgement) -> Verdict | None:
         excess=_mean(per[hit]) / typical if typical else None,
         iterations=tuple(excess.numbers[hit].tolist()),
         gain_ns=judged.gains["role"],
-        next="balance the work of the roles: layers per stage, embedding and loss",
+        next="",
     )
+    return _with_more_work(verdict, judged, "the median role", BALANCE_ROLES)
 
 
 def slow_link(judged: Judgement) -> Verdict | None:
@@ -163,52 +192,87 @@ def slow_link(judged: Judgement) -> Verdict | None:
     if judged.main != "transfer" or slow is None:
         return None
     first = slow.slow.row(0, named=True)
+    members, iterations, count = (
+        {*first["members"]},
+        tuple(first["iterations"]),
+        len(inputs.numbers),
+    )
     excess_ns = first["transfer_ns"] - first["usual_ns"]
     typical = float(np.nanmedian(inputs.excess.lengths))
-    return Verdict(
+    verdict = Verdict(
         kind=VerdictKind.COMMUNICATION,
-        cause="exposed_communication",
+        cause=EXPOSED,
         cause_share=1.0,
         excess_ns=excess_ns,
         excess=excess_ns / typical if typical else None,
-        iterations=tuple(first["iterations"]),
+        iterations=iterations,
         gain_ns=judged.gains["transfer"],
         next="compare the links of the members: rankscope imbalance --by collective, and "
         + advice(Record.NETWORK, inputs.run.recorder),
     )
+    places = {inputs.hosts.get(rank) for rank in members}
+    place = f", all on {min(map(str, places))}" * (len(places) == 1 < len({*inputs.hosts.values()}))
+    groups = slow.slow["group"].n_unique()
+    more = f", one of {groups} slow ones," * (groups > 1)
+    adapters = network_words(inputs.tables, members, {*iterations}, inputs.numbers, inputs.hosts)
+    return replace(
+        verdict,
+        sentence=f"The transfer is slow: {first['operation']} on {first['label']} "
+        f"({counted(len(members), 'member')}{place}){more} takes {ms(first['transfer_ns'])} once "
+        f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
+        f"{when(verdict, count, of_captures=inputs.run.of_captures, exactly=False)}"
+        f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "
+        "speed the run would save",
+    )
 
 
 def most_may_be_slow(judged: Judgement) -> Verdict | None:
-    """Nearly half of the ranks are fast, so that most of them may be slow."""
-    inputs, fast = judged.inputs, fast_ranks(judged)
-    if fast is None or 2 * len(fast.ranks) <= len(fast.others):
+    """Ranks are fast beyond chance: the others may be slow, although they are most."""
+    inputs, excess, fast = judged.inputs, judged.inputs.excess, judged.inputs.story.fast
+    if fast is None:
         return None
+    members = np.isin(excess.ranks, fast.ranks)
+    others = np.isin(excess.roles, excess.roles[members]) & ~members
+    over = excess.total - np.nanmedian(excess.total[members], axis=0)
+    healing = excess.saved(np.where(others[:, None], over, 0.0), excess.spent)
+    gain = judged.prices.most(healing, *judged.prices.of([healing]))
+    if gain < LEAST_GAIN * inputs.total_ns:
+        return None
+    ranks, hosts = tuple(excess.ranks[others].tolist()), whole_hosts(fast.ranks, inputs.hosts)
     verdict = inconclusive(
-        f"{they_need_less(inputs, fast)} than {ranks_text(fast.others, MOST_LISTED)} in "
-        f"{counted(len(inputs.numbers), 'iteration')}: "
+        f"{lowered(who(fast.ranks, inputs.hosts, hosts))} "
+        f"{agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
+        f"{ms(float(np.nanmean(over[others])))} less {excess.metric} than "
+        f"{ranks_text(ranks, MOST_LISTED)} in {counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
-        f"fast. If all were as fast, the run would save {judged.at_most}{ms(fast.gain_ns)}, "
-        f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
+        f"fast. If all were as fast, the run would save {judged.at_most}{ms(gain)}, "
+        f"{percent(gain / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
     )
-    return replace(verdict, leading=_leading(judged, fast.others, fast.gain_ns, inputs.story.fast))
+    return replace(verdict, leading=_leading(judged, ranks, gain, fast))
 
 
 def rotating(judged: Judgement) -> Verdict | None:
     """Much imbalance on changing ranks: chance explains which of them is slowest."""
-    inputs, lead = judged.inputs, judged.inputs.story.lead
+    inputs, story, most = judged.inputs, judged.inputs.story, tuple(sorted(holders(judged)))
     if judged.everything_ns < MUCH * inputs.total_ns:
         return None
-    if not inputs.story.loaders_bind and (_chance(lead) <= RARE or len(holders(judged)) < 2):
+    if not story.loaders_bind and (_chance(story.lead) <= RARE or len(most) < 2):
         return None
     excess, everything = inputs.excess, judged.prices.everything
     slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
-    hit = slowest > inputs.story.event * excess.lengths
+    hit = slowest > story.event * excess.lengths
     sums = everything.sum(axis=(0, 1))
-    cause, share = inputs.excess.main_phase(sums, sums.sum())
-    most, leading = tuple(sorted(holders(judged))), None
-    if not inputs.story.loaders_bind and len(most) <= min(FEW, len(excess.ranks) // 2):
+    cause, share = excess.main_phase(sums, sums.sum())
+    leading = None
+    if not story.loaders_bind and len(most) <= min(FEW, len(excess.ranks) // 2):
         leading = _leading(judged, most, _saved(judged, most)[0], None)
+    subject = (
+        f"No rank in particular is slow: {counted(len(most), 'rank')}"
+        if leading is None
+        else f"No rank is slow beyond chance, though {ranks_text(most, MOST_LISTED)}"
+    )
+    phase = "" if cause is None else f", mostly in {cause}"
     return Verdict(
         kind=VerdictKind.ROTATING,
         leading=leading,
@@ -219,46 +283,50 @@ def rotating(judged: Judgement) -> Verdict | None:
         gain_ns=judged.cost_ns,
         next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
         "storage, other load",
+        sentence="No rank in particular is slow, but loading is slow on all: they wait for data "
+        "where no rank holds them up, and one whose queue is empty holds up the others. Faster "
+        "loading would save"
+        if story.loaders_bind
+        else f"{subject} hold most of what imbalance costs, each in other iterations{phase}. "
+        "Without imbalance the run would save",
     )
 
 
 def undecided(judged: Judgement) -> Verdict | None:
     """Imbalance costs much, and some ranks lead, but chance is not unlikely enough."""
-    inputs, prices = judged.inputs, judged.prices
-    lead, total, count = inputs.story.lead, inputs.total_ns, len(inputs.numbers)
+    inputs, prices, lead = judged.inputs, judged.prices, judged.inputs.story.lead
+    total, count, least = inputs.total_ns, inputs.story.count, LEAST_GAIN * inputs.total_ns
     if judged.everything_ns < MUCH * total:
         return None
     ranks = () if lead is None else lead.ranks
     gain, healing = _saved(judged, ranks)
-    if gain < LEAST_GAIN * total:  # who leads in the run need not do so in a part of it
+    if gain < least:  # who leads in the run need not do so in a part of it
         lead, ranks = None, (holders(judged)[0],)
         gain, healing = _saved(judged, ranks)
     costs = (
         f"imbalance costs {judged.at_most}{percent(judged.cost_ns / total)} of the time over "
-        f"{counted(count, 'iteration')}"
+        f"{counted(len(inputs.numbers), 'iteration')}"
     )
-    if gain < LEAST_GAIN * total:
-        no_leader = inconclusive(
-            f"{costs}, and no rank is slow beyond chance", "capture more iterations"
-        )
-        return replace(no_leader, gain_all_ns=judged.cost_ns)
+    if gain < least:
+        reason = f"{costs}, and no rank is slow beyond chance"
+        return replace(inconclusive(reason, MORE), gain_all_ns=judged.cost_ns)
     chance, gain = _chance(lead), prices.most(healing, gain)
-    settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
-    hosts = whole_hosts(ranks, inputs.hosts)
+    settles = iterations_to_settle(chance, ALPHA, count)
     causes = registry.findings(inputs.context(lead)) if lead and settles else ()
-    why = registry.findings_sentence(causes)
+    why = f" ({registry.findings_sentence(causes)})" if causes else ""
+    hosts = whole_hosts(ranks, inputs.hosts)
     one = len(hosts or ranks) == 1
     explains = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
+    settle = "compare the reports: rankscope pick-reports; more iterations may not settle it"
+    if settles:
+        settle = f"{MORE}: about {settles} iterations would settle it"
+    elif count <= FEW:
+        settle = MORE
     verdict = inconclusive(
-        f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}"
-        f"{f' ({why})' * bool(why)}: fixing {'it' if one else 'them'} would save "
-        f"{judged.at_most}{ms(gain)}, {percent(gain / total)} of the time, but chance alone "
-        f"{explains}",
-        f"capture more iterations: about {settles} iterations would settle it"
-        if settles
-        else "capture more iterations"
-        if inputs.story.count <= FEW
-        else "compare the reports: rankscope pick-reports; more iterations may not settle it",
+        f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}{why}: fixing "
+        f"{'it' if one else 'them'} would save {judged.at_most}{ms(gain)}, {percent(gain / total)} "
+        f"of the time, but chance alone {explains}",
+        settle,
     )
     return replace(verdict, leading=_leading(judged, ranks, gain, lead), settles=settles or None)
 
@@ -273,76 +341,55 @@ def network(judged: Judgement) -> Verdict | None:
     parts = (inputs.exposed_transfer_ns or 0, unmatched)
     if max(parts) < LARGE_TRANSFER * inputs.total_ns:
         return None
+    known = (inputs.unmatched_ns or 0) < MUCH * inputs.total_ns
     return Verdict(
         kind=VerdictKind.COMMUNICATION,
-        cause="exposed_communication",
+        cause=EXPOSED,
         cause_share=1.0,
         gain_ns=sum(parts),
         gain_is_bound=True,
         iterations=tuple(inputs.numbers),
         next="compare the bandwidth with what the links can do: rankscope imbalance --by "
         "collective",
+        sentence=f"No rank is {'late' if known else 'known to be late'}, and yet "
+        f"{'the network' if known else 'communication'} holds all ranks up for "
+        f"{ms(sum(parts) / len(inputs.numbers))} an iteration: "
+        f"{'; '.join(held_up(inputs, MUCH))}{_bandwidth(inputs) if known else ''}. Without that "
+        "the run would save",
     )
+
+
+def _bandwidth(inputs: VerdictInputs) -> str:
+    """The collective that takes most time, and its bus bandwidth where sizes are known."""
+    rows = inputs.collectives()
+    if rows is None or rows.is_empty():
+        return ""
+    key = ["communicator", "operation"]
+    time = pl.col("transfer_ns") * pl.col("count")
+    most = (
+        rows.group_by(key)
+        .agg(time=time.sum(), bandwidth=(pl.col("bus_bandwidth") * time).sum() / time.sum())
+        .sort("time", *key, descending=[True, False, False])
+        .row(0, named=True)
+    )
+    speed = f" at {most['bandwidth'] / 1e9:.3g} GB/s bus bandwidth" if most["bandwidth"] else ""
+    where = f" on {most['communicator']}" * (rows["communicator"].n_unique() > 1)
+    return f", most in {most['operation']}{where}{speed}"
 
 
 def balanced(judged: Judgement) -> Verdict:
     """No other rule has found anything."""
-    del judged
+    inputs, cost = judged.inputs, judged.cost_ns / judged.inputs.total_ns
+    slow = cost < LEAST_GAIN or judged.costless
+    details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
     return Verdict(
         kind=VerdictKind.BALANCED,
         next="look for time that all ranks lose in the same way: rankscope imbalance --by phase",
+        sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
+        f"{counted(len(inputs.excess.ranks), 'rank')}, "
+        f"{'' if slow else 'no rank is slow beyond chance; '}all imbalance together costs "
+        f"{judged.at_most}{percent(cost)} of the time{details}",
     )
-
-
-Rule = Callable[[Judgement], Verdict | None]
-"""What is found in a run; None where the rule does not apply."""
-
-RULES: tuple[Rule, ...] = (
-    # what healing saves decides
-    slow_or_by_design,
-    named,
-    heavy_role,
-    slow_link,
-    most_may_be_slow,
-    rotating,
-    undecided,
-    # the ranks look alike
-    preconditions.may_be_unlike,
-    network,
-    preconditions.unlike_outside,
-    balanced,
-)
-"""The first rule that finds something decides; the last one always does."""
-
-
-def _others(judged: Judgement) -> tuple[Also, ...]:
-    """Other stragglers that cost at least 1 % of the time, the costliest first."""
-    others, inputs = [], judged.inputs
-    for other in judged.others:
-        claim = other.claim
-        excess, cause, _ = inputs.extent(claim)
-        also = Also(
-            kind=VerdictKind.STRUCTURAL if other.is_by_design else claim.pattern.kind,
-            ranks=claim.ranks,
-            hosts=whole_hosts(claim.ranks, inputs.hosts),
-            iterations=claim.pattern.iterations,
-            cause=cause,
-            excess_ns=_mean(excess),
-            gain_ns=other.gain_ns,
-            period=claim.pattern.period,
-            since=claim.pattern.since,
-        )
-        others.append(
-            also_sentence(
-                also,
-                inputs.hosts,
-                len(inputs.numbers),
-                inputs.total_ns,
-                of_captures=inputs.run.of_captures,
-                is_bound=judged.why_bound is not None,
-            )
-        )
-    return tuple(others)
 
 
 def _only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
@@ -387,3 +434,24 @@ def _saved(judged: Judgement, ranks: tuple[int, ...]) -> tuple[int, Floats]:
 
 def _chance(lead: Slow | None) -> float:
     return 1.0 if lead is None or lead.chance is None else lead.chance
+
+
+Rule = Callable[[Judgement], Verdict | None]
+"""What is found in a run; None where the rule does not apply."""
+
+RULES: tuple[Rule, ...] = (
+    # what healing saves decides
+    slow_or_by_design,
+    named,
+    heavy_role,
+    slow_link,
+    most_may_be_slow,
+    rotating,
+    undecided,
+    # the ranks look alike
+    preconditions.may_be_unlike,
+    network,
+    preconditions.unlike_outside,
+    balanced,
+)
+"""The first rule that finds something decides; the last one always does."""

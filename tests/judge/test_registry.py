@@ -1,4 +1,4 @@
-"""A new class of verdict is a kind, a rule and a sentence: nothing else has to know it."""
+"""A new class of verdict is a kind and a rule: nothing else has to know it."""
 
 import re
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from rankscope.judge import rules, sentences
+from rankscope.judge import rules
 from rankscope.judge.judgement import Judgement
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
@@ -27,25 +27,16 @@ def degrading(judged: Judgement) -> Verdict | None:
     if 3 not in judged.inputs.hosts:
         return None
     numbers = tuple(judged.inputs.numbers)
+    metric = judged.inputs.excess.metric
     return Verdict(
-        kind=DEGRADING, ranks=(3,), excess_ns=8_000_000, iterations=numbers, next="cool it"
-    )
-
-
-def in_words(verdict: Verdict, judged: Judgement) -> str:
-    ranks = ", ".join(map(str, verdict.ranks))
-    metric, count = judged.inputs.excess.metric, len(verdict.iterations)
-    return f"Rank {ranks} gets slower, {metric} over {count} iterations."
+        kind=DEGRADING, ranks=(3,), excess_ns=8_000_000, iterations=numbers, next="cool it",
+        sentence=f"Rank 3 gets slower, {metric} over {len(numbers)} iterations",
+    )  # fmt: skip
 
 
 def add_rule(patch: pytest.MonkeyPatch) -> None:
     """Only after an ingest: it stores what the rules say."""
     patch.setattr(rules, "RULES", (degrading, *rules.RULES))
-
-
-def add_class(patch: pytest.MonkeyPatch) -> None:
-    add_rule(patch)
-    patch.setattr(sentences, "SENTENCES", {**sentences.SENTENCES, DEGRADING: in_words})
 
 
 @pytest.mark.slow
@@ -54,7 +45,7 @@ def test_a_new_class_is_seen_in_every_output(
 ) -> None:
     """With `--iter-range`, for which no answer is cached."""
     db = stored("planted").db
-    add_class(monkeypatch)
+    add_rule(monkeypatch)
     look = ("--db", db, "--iter-range", "3:20")
     verdict = cli("imbalance", *look, "--format", "json").document["verdict"]
     assert (verdict["class"], verdict["ranks"], verdict["next"]) == ("degrading", [3], "cool it")
@@ -72,15 +63,6 @@ def test_a_new_class_is_seen_in_every_output(
     assert cli("plot", "heatmap", *look, "-o", "map.svg").code == 0
     texts = " ".join(re.findall(">([^<]+)<", Path("map.svg").read_text(encoding="utf-8")))
     assert SENTENCE.rstrip(".") in texts, "without a title of its own, the sentence is the title"
-
-
-def test_a_class_without_a_sentence_is_an_error_that_says_where(
-    stored: MakeStored, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = stored("planted").run
-    add_rule(monkeypatch)
-    with pytest.raises(LookupError, match=r"'degrading'.*rankscope\.judge\..*\.SENTENCES"):
-        run.imbalance(iter_range=slice(3, 20))
 
 
 def test_the_last_rule_always_decides(stored: MakeStored, monkeypatch: pytest.MonkeyPatch) -> None:

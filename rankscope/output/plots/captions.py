@@ -6,7 +6,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison
 from rankscope.judge.levels import LEAST_GAIN
-from rankscope.judge.phrases import also_together, when, who
+from rankscope.judge.phrases import when, who
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable
@@ -66,8 +66,7 @@ def verdict_title(comparison: Comparison) -> str:
 def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
     """The content of a picture, and below it the verdict and further findings."""
     verdict = verdict_title(comparison)
-    hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
-    others = also_together(comparison.verdict.also, hosts, comparison.verdict.ranks)
+    others = [each.sentence.removesuffix(".") for each in comparison.verdict.also]
     lines = others if verdict == title else [f"Verdict: {verdict}", *others]
     more = drawable(". ".join(lines), LONGEST_FOOTER)
     return f"{shown}\n{more}." if lines else shown
