@@ -67,7 +67,7 @@ def verdict_inputs(
         if comparison.roles.own
         else comparison.roles.of,
         wide=_in_one_role(judged, comparison),
-        hosts=_hosts_of(comparison),
+        hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
         tables=tables_of(tables),
         named_work=lambda: tables.read("activities", NAMED_WORK, iterations=numbers, narrow=True),
         exposed_transfer_ns=transfer_ns,
@@ -172,8 +172,3 @@ def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:
         for each in (transfer.alias("transfer"), (beside - transfer).alias("rest"))
     )
     return int(per["transfer"].sum() or 0), int(per["rest"].sum() or 0)
-
-
-def _hosts_of(comparison: Comparison) -> dict[int, str | None]:
-    """rank → host."""
-    return dict(comparison.tables.ranks.select("rank", "host").iter_rows())

@@ -167,10 +167,10 @@ class IngestJob:
         """Read the new and changed reports among `files`; each is stored whole or not at all."""
         if self.rebuild:  # the old run stays until the new one is complete
             from rankscope.ingestion.existing import replaced
-            from rankscope.sources import formats
+            from rankscope.sources.nsys import export
 
             with replaced(self.target) as path:
-                formats.clear_exports(file.path for file in files)
+                export.clear(file.path for file in files)
                 self._run(path, files, map_over, started, progress)
         else:
             self._run(self.target, files, map_over, started, progress)
@@ -189,11 +189,10 @@ class IngestJob:
         from rankscope.ingestion.kept_rows import extract_or_take
         from rankscope.measure.report import extract
 
-        stored = self.stored
-        others = [] if stored is None else stored.not_replaced(files)
+        others = [] if self.stored is None else self.stored.not_replaced(files)
         self.options = replace(self.options, alone=len(files) == 1 and not others)
-        to_read = self._checked(self._new_or_changed(files, stored), stored)
-        present = set() if stored is None else stored.conventions(to_read)
+        to_read = self._checked(self._new_or_changed(files))
+        present = set() if self.stored is None else self.stored.conventions(to_read)
         started(to_read)
         read = partial(map_over, extract if self.rebuild else extract_or_take)
         try:
@@ -201,7 +200,7 @@ class IngestJob:
                 with closing(read_alike(read, to_read, self.options, present)) as results:
                     self._read(path, results, progress)
             except Unpaired as error:
-                to_read = self._all_again(path, files, to_read, stored, error)
+                to_read = self._all_again(path, files, to_read, error)
                 captures = read_captures(read, to_read, self.options, error.message)
                 with closing(captures) as results:
                     self._read(path, results, progress)
@@ -213,7 +212,7 @@ class IngestJob:
                     "ingest goes on with the others"
                 )
             raise
-        only_copies = stored is not None and self.copies == len(self.outcomes)
+        only_copies = self.stored is not None and self.copies == len(self.outcomes)
         if not only_copies and not any(outcome.status != "skipped" for outcome in self.outcomes):
             count = len(self.outcomes)
             whole = "no report" if count == 1 else f"none of the {counted(count, 'report')}"
@@ -223,23 +222,18 @@ class IngestJob:
             )
 
     def _all_again(
-        self,
-        path: Path,
-        files: list[ReportFile],
-        to_read: list[ReportFile],
-        stored: StoredReports | None,
-        error: Unpaired,
+        self, path: Path, files: list[ReportFile], to_read: list[ReportFile], error: Unpaired
     ) -> list[ReportFile]:
         """The reports to read again, because the database at `path` would repeat the error."""
         from rankscope.ingestion import existing
 
         self.outcomes = [each for each in self.outcomes if each.status != "read"]
         self.events = 0
-        if stored is None:
+        if self.stored is None:
             existing.remove(path)
             return to_read
-        self.ranks_again = stored.ranks
-        return stored.to_read_again(files, to_read, error)
+        self.ranks_again = self.stored.ranks
+        return self.stored.to_read_again(files, to_read, error)
 
     def leave_out(self, path: Path, error: RankscopeError) -> None:
         """Raise the error of a report or folder that cannot be read, or list it as skipped."""
@@ -251,22 +245,20 @@ class IngestJob:
         for copy, report in copies.items():
             self._skipped(ReportFile(copy, "unknown", 0, 0), f"{copy} is a copy of {report}")
 
-    def _new_or_changed(
-        self, files: list[ReportFile], stored: StoredReports | None
-    ) -> list[ReportFile]:
+    def _new_or_changed(self, files: list[ReportFile]) -> list[ReportFile]:
         """The reports that the database does not hold as they are now."""
-        if stored is None:
+        if self.stored is None:
             return files
         to_read: list[ReportFile] = []
         for file in files:
-            outcome = stored.unchanged(file)
+            outcome = self.stored.unchanged(file)
             if outcome is None:
                 to_read.append(file)
             else:
                 self.outcomes.append(outcome)
         return to_read
 
-    def _checked(self, files: list[ReportFile], stored: StoredReports | None) -> list[ReportFile]:
+    def _checked(self, files: list[ReportFile]) -> list[ReportFile]:
         """The reports to read, after the checks of `preflight`."""
         from rankscope.ingestion.preflight import capture_facts, of_one_run
         from rankscope.sources.identify import claims_for_report, pattern
@@ -286,7 +278,7 @@ class IngestJob:
             claim = next(iter(claims), None)
             if self._is_selected(file, claim):
                 described.append((file, facts, claim))
-        existing = [] if stored is None else stored.not_replaced(files)
+        existing = [] if self.stored is None else self.stored.not_replaced(files)
         kept, left_out = of_one_run(existing, described, self.skip, self.paths, self.target)
         for file, reason in left_out:
             self._skipped(file, reason)

@@ -5,7 +5,6 @@ Importing this loads nothing heavy: rows import their readers when they are call
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,27 +132,6 @@ def read(file: ReportFile, words: Vocabulary | None = None) -> Trace:
     if not more or form.read_windows is None:
         return form.read(place, words)
     return form.read_windows(place, words, more)
-
-
-def clear_exports(reports: Iterable[Path]) -> None:
-    """Remove the exports of `reports` from the cache, and those of reports that are gone."""
-    from rankscope.sources.nsys import export
-
-    export.clear(reports)
-
-
-def exports_bytes() -> int:
-    """The size of all exports in the cache, in bytes."""
-    from rankscope.sources.nsys import export
-
-    return export.cache_bytes()
-
-
-def exports_folder() -> Path:
-    """The folder of the cache."""
-    from rankscope.sources.nsys import export
-
-    return export.cache_folder()
 
 
 def _by_suffix(name: str) -> list[Format]:

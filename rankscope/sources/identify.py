@@ -144,9 +144,9 @@ def process_ranks(trace: Trace, several: bool = True) -> RanksByEvidence:
     """The ranks that a report states for its processes.
 
     The sources are the profiler's MPI trace; JAX, which names threads by its processes; events that
-    say their rank, in a file that a tool merged; and, if
-    there are `several` processes that use one device each, counted from 0, the device. It is the
-    local rank if the launcher starts one process per device.
+    say their rank, in a file that a tool merged; and, if there are `several` processes that use one
+    device each, counted from 0, the device: the local rank, if the launcher starts one process per
+    device.
     """
     stated = {
         MPI_TRACE: trace.process_ranks,

@@ -61,7 +61,8 @@ class Arrivals:
             last, since = before.get(file.path, (None, now))
             since = since if last == signature(file) else now
             self._seen[file.path] = (signature(file), since)
-            settled = now - since >= self.settle_s or self._is_old(file)
+            age = time.time() - file.modified_ns / 1e9
+            settled = now - since >= self.settle_s or age >= self.settle_s + OLD_S
             (complete if settled else growing).append(file)
         return Arrived(tuple(complete), tuple(growing), tuple(problems))
 
@@ -78,6 +79,3 @@ class Arrivals:
         except ReportError as error:
             failed(self.folder, error)
             return []
-
-    def _is_old(self, file: ReportFile) -> bool:
-        return time.time() - file.modified_ns / 1e9 >= self.settle_s + OLD_S

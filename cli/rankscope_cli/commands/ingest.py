@@ -193,9 +193,11 @@ def _show(
     total = sum(outcome.bytes for outcome in done.outcomes)
     kinds = [formats.find(outcome.kind) for outcome in done.outcomes]
     if verbose and any(kind is not None and kind.exported for kind in kinds):
+        from rankscope.sources.nsys import export
+
         console.say(
-            f"rankscope: nsys exports use {size(formats.exports_bytes())} in "
-            f"{formats.exports_folder()}; --rebuild deletes those of its reports",
+            f"rankscope: nsys exports use {size(export.cache_bytes())} in "
+            f"{export.cache_folder()}; --rebuild deletes those of its reports",
             quiet,
         )
     reports = counted(len(done.outcomes), "report")

@@ -64,7 +64,7 @@ def cells(
     """The cells of the map: every known metric of every rank and iteration.
 
     Args:
-        wide: `Comparison.rows` with flags: rank, iteration, role, the columns of the metrics,
+        table: `Comparison.rows` with flags: rank, iteration, role, the columns of the metrics,
             flagged, cause.
         metrics: names of metrics; those that are unknown in all cells are left out.
 
