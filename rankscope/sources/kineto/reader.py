@@ -47,7 +47,7 @@ from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 from rankscope.sources.kineto.limits import LIMITS, Limits
 from rankscope.sources.kineto.merged import Owners, apart, owners, rank_of, without_rank
-from rankscope.sources.kineto.windows import Frames, base_time, in_one
+from rankscope.sources.kineto.windows import Frames, base_time, complete_until, in_one
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import and_more, counted
 
@@ -156,7 +156,7 @@ def read(
         ),
         event_ranks=ranks,
         process_of=without_rank if owned.ranks else plain_process,
-        cut_ns=_cut(launches, device_work) if file.is_cut else None,
+        cut_ns=complete_until(launches, device_work) if file.is_cut else None,
         pauses=tuple((begin - zero, end - zero) for begin, end in pauses),
         host_events=sum(events[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
         broken_ranges=incomplete + file.broken,
@@ -263,12 +263,6 @@ def _host_in_name(path: Path, process: int) -> str | None:
     """The host in the file's name, if the name also has the pid of the file's process."""
     match = WORKER_NAME.match(path.name)
     return first_printable([match[1]]) if match and int(match[2]) == process else None
-
-
-def _cut(launches: pl.DataFrame, work: pl.DataFrame) -> int:
-    """The time (ns) up to which a trace that ends amid its events is complete."""
-    ends = [frame["end"].max() for frame in (launches, work) if frame.height]
-    return min((end for end in ends if isinstance(end, int)), default=0)
 
 
 def _utc(about: list[About], zero: int) -> int | None:

@@ -59,10 +59,15 @@ def _span(events: Frames) -> tuple[int, int]:
     return first or 0, last or 0
 
 
+def complete_until(launches: pl.DataFrame, work: pl.DataFrame) -> int:
+    """The time (ns) up to which a trace that ends amid its events is complete."""
+    ends = [frame["end"].max() for frame in (launches, work)]
+    return min((end for end in ends if isinstance(end, int)), default=0)
+
+
 def _until_cut(events: Frames) -> Frames:
     """The events of a file that was cut, without the ranges that last longer than the file."""
-    ends = [events[nature]["end"].max() for nature in (LAUNCH, WORK)]
-    cut = min((end for end in ends if isinstance(end, int)), default=0)
+    cut = complete_until(events[LAUNCH], events[WORK])
     return events | {RANGE: events[RANGE].filter(pl.col("end") <= cut)}
 
 
