@@ -285,6 +285,21 @@ def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
     assert all(load < 3 for load in mean_ms(run, "load").values() if load is not None)
 
 
+@pytest.mark.parametrize("name", mostly_slow(["my_step_{}", "epoch 3: {} of 12", "{} (try 1)"]))
+def test_ranges_that_may_be_the_iterations_are_proposed(tmp_path: Path, name: str) -> None:
+    def own(rank: int, trace: dict[str, Any]) -> None:
+        without("Optimizer")(rank, trace)
+        for each in trace["traceEvents"]:
+            if each["name"].startswith("ProfilerStep#"):
+                each["name"] = name.format(each["name"].partition("#")[2])
+
+    folder = write(tmp_path / "job", PLAIN, own)
+    [option] = shlex.split(codes(read(folder))["iterations-unnamed"].rpartition("--iteration ")[2])
+    run = rankscope.ingest([folder], tmp_path / "b.duckdb", iteration=option, jobs=1)
+    assert run.compare().facts.iterations == tuple(range(1, 12))
+    assert not {"iterations-unnamed", "matched-by-ordinal"} & {*codes(run)}
+
+
 @pytest.mark.slow
 def test_the_range_that_may_be_the_phase_is_named(tmp_path: Path, cli: Cli) -> None:
     """A job on CPUs whose ranges are a loader's, and one whose name says nothing."""
@@ -325,11 +340,15 @@ def test_layers_are_no_steps(tmp_path: Path) -> None:
                 each["tid"] = 1
         span = {"ts": begin - 5, "dur": end - begin + 10}
         host = next(each for each in events if each["cat"] == "cuda_runtime" and each["tid"] == 1)
-        events.append({**host, **span, "cat": "user_annotation", "name": "request", "args": {}})
+        whole = {**host, **span, "cat": "user_annotation", "name": "request", "args": {}}
+        calls = [each for each in events if each["name"] == "cudaLaunchKernel"]
+        layers = [{**call, "name": f"layer {nth}"} for nth, call in enumerate(calls[::8])]
+        events += [whole, *({**layer, "cat": "user_annotation"} for layer in layers)]
 
     run = read(write(tmp_path / "job", PLAIN, one))
     assert run.compare().facts.iterations == (0,)
     assert "each capture is one iteration" in codes(run)["capture-whole"]
+    assert "iterations-unnamed" not in codes(run), "layers fill little of the time"
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ class StoredReports:
         self._target = target
         self._shaping = shaping
         with Database.open(target) as database:
-            ranks = database.table("ranks").drop("host")
-            self._rows = database.table("reports").join(ranks, on="path", how="left")
+            reports = database.table("reports").drop("host")
+            self._rows = reports.join(database.table("ranks"), on="path", how="left")
 
     @property
     def ranks(self) -> frozenset[int]:
@@ -62,7 +62,7 @@ class StoredReports:
         """The ranks whose reports are not among `files`."""
         replaced = [str(file.path.resolve()) for file in files]
         rows = self._rows.filter(~pl.col("path").is_in(replaced))
-        columns = ("rank", "path", "world_size", "utc_start_ns", "duration_ns")
+        columns = ("rank", "path", "world_size", "utc_start_ns", "duration_ns", "host")
         return [
             ExistingRank(rank, Path(path), *attributes)
             for rank, path, *attributes in rows.select(columns).iter_rows()

@@ -41,6 +41,7 @@ class ExistingRank:
     world_size: int | None
     utc_start_ns: int | None
     duration_ns: int | None
+    host: str | None
 
 
 def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
@@ -251,7 +252,14 @@ def check_together(
     check_one_run(
         [
             *(
-                Captured(each.path, each.rank, each.world_size, each.utc_start_ns, each.duration_ns)
+                Captured(
+                    each.path,
+                    each.rank,
+                    each.world_size,
+                    each.utc_start_ns,
+                    each.duration_ns,
+                    each.host,
+                )
                 for each in existing
             ),
             *(
@@ -261,6 +269,7 @@ def check_together(
                     None if claim is None else claim.world_size,
                     facts.utc_start_ns,
                     facts.duration_ns,
+                    facts.host,
                 )
                 for file, facts, claim in reports
             ),

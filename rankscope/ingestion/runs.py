@@ -12,11 +12,12 @@ from rankscope.output.quantities import counted, ranks_text
 from rankscope.sources import formats
 from rankscope.sources.identify import (
     CLOCK_SLACK_NS,
-    CLOCK_WRONG_NS,
     LAST_NUMBER,
     OF_WORLD,
     RANK_IN_NAME,
-    one_job,
+    Captured,
+    clock_slack_ns,
+    pause_ns,
 )
 from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope.util.wording import and_more
@@ -58,9 +59,8 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
     ranks = [rank for each in captures for rank in each.ranks]
     if captures and _concurrent(captures, []) and len({*ranks}) == len(ranks):
         return [captures]
-    one_each = [each.ranks[0] if len(each.ranks) == 1 else None for each in captures]
-    one = one_job(one_each, (each.world_size for each in captures))
-    if one and _concurrent(captures, [], CLOCK_WRONG_NS):
+    slack_ns = clock_slack_ns([_captured(each) for each in captures])
+    if slack_ns > CLOCK_SLACK_NS and _concurrent(captures, [], slack_ns):
         return [captures]
     groups: dict[tuple[Path, str], list[list[Capture]]] = {}
     for capture in captures:
@@ -82,7 +82,7 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
 
 def at_one_time(captures: Sequence[Capture]) -> bool | None:
     """Whether captures overlap in time, as far as the clocks of hosts agree; None: unknown."""
-    known = all(each.start_ns is not None and each.end_ns is not None for each in captures)
+    known = all(each.end_ns is not None for each in captures)
     return _concurrent(captures, []) if known else None
 
 
@@ -166,11 +166,22 @@ def _concurrent(
     captures: Sequence[Capture], others: Sequence[Capture], slack_ns: int = CLOCK_SLACK_NS
 ) -> bool:
     """Whether captures can be of one job by its size and their times."""
-    worlds = {each.world_size for each in (*captures, *others) if each.world_size is not None}
-    begins = [each.start_ns for each in (*captures, *others) if each.start_ns is not None]
-    ends = [end for each in (*captures, *others) if (end := each.end_ns) is not None]
-    disjoint = bool(begins and ends) and max(begins) > min(ends) + slack_ns
-    return len(worlds) < 2 and not disjoint
+    together = (*captures, *others)
+    worlds = {each.world_size for each in together} - {None}
+    times = ((each.start_ns, each.duration_ns) for each in together)
+    return len(worlds) < 2 and pause_ns(times) <= slack_ns
+
+
+def _captured(capture: Capture) -> Captured:
+    rank = capture.ranks[0] if len(capture.ranks) == 1 else None
+    return Captured(
+        capture.path,
+        rank,
+        capture.world_size,
+        capture.start_ns,
+        capture.duration_ns,
+        capture.host,
+    )
 
 
 def _without_copies(runs: list[list[Capture]]) -> list[list[Capture]]:

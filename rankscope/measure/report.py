@@ -1,6 +1,7 @@
 """One report → its rows: every step that needs no other report."""
 
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 
@@ -11,12 +12,12 @@ from rankscope.measure.file_accesses import file_accesses
 from rankscope.measure.host import window_edges
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
-from rankscope.measure.segment import Chosen, DetectedSteps, choose_iterations
+from rankscope.measure.segment import Chosen, DetectedSteps, choose_iterations, iteration_pattern
 from rankscope.model.arrays import taken, with_series
 from rankscope.model.columns import out_of_bounds
 from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents, HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
-from rankscope.model.options import ShapingOptions
+from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import (
     Gpu,
     RankIdentity,
@@ -227,6 +228,18 @@ def _problems(file: ReportFile, report: Segmented) -> Iterator[RunWarning]:
         if row.is_own and row.means != "iteration"
         if not report.chosen.named.signatures.select(row.fits().fill_null(False).any()).item()
     ]
+    if report.chosen.taken in (AUTO, WHOLE):
+        foreign = report.chosen.named.foreign
+        yield from [
+            RunWarning(
+                "iterations-unnamed",
+                "ranges that follow each other fill most of the time: if these are the "
+                f"iterations, say so: --iteration {shlex.quote(own)}",
+                (each.rank,),
+            )
+            for process, each in report.identities.items()
+            if (own := iteration_pattern(foreign, report.chosen.iterations[process]))
+        ]
     yield from [
         _steps_found(report.chosen.steps[process], each.rank)
         for process, each in report.identities.items()

@@ -1,7 +1,7 @@
 """The rank of each process of a report: by evidence, with conflicts as errors, never a guess."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 from rankscope.sources.name_numbers import NODES, RANK_PATTERN, place_groups
 from rankscope.sources.recorders import Recorder, recorder_of
+from rankscope.util.numbers import NEVER
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
 
@@ -65,7 +66,7 @@ CLOCK_SLACK_NS = 60 * 10**9
 """Captures of one job overlap in UTC, give or take this much for the hosts' clocks."""
 
 CLOCK_WRONG_NS = 30 * CLOCK_SLACK_NS
-"""The same where ranks and size say that they are of one job: a host's clock may be wrong."""
+"""The same where ranks and size say that they are of one job, but some ranks are missing."""
 
 
 class Captured(NamedTuple):
@@ -76,6 +77,7 @@ class Captured(NamedTuple):
     world_size: int | None
     begin_ns: int | None  # UTC
     duration_ns: int | None
+    host: str | None = None
 
 
 def pattern(text: str | None) -> re.Pattern[str] | None:
@@ -366,14 +368,37 @@ def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) 
         seen[rank] = path
 
 
-def one_job(ranks: Iterable[int | None], worlds: Iterable[int | None]) -> bool:
-    """Whether captures are of one job by their ranks and its size: then a clock may be wrong.
+def clock_slack_ns(captures: Sequence[Captured]) -> int:
+    """How far (ns) clocks may put captures of one job apart.
 
-    That is so if each is of another rank of one job of a known size.
+    A host's clock may be wrong where each capture is of another rank of a job of one known size: by
+    any time where no rank is missing and those of each host were captured together.
     """
-    claimed, sizes = [*ranks], {*worlds} - {None}
-    distinct = None not in claimed and len({*claimed}) == len(claimed)
-    return distinct and len(sizes) == 1
+    ranks = [each.rank for each in captures]
+    sizes = {each.world_size for each in captures} - {None}
+    if None in ranks or len({*ranks}) < len(ranks) or len(sizes) != 1:
+        return CLOCK_SLACK_NS
+    by_host: dict[str | None, list[Captured]] = {}
+    for each in captures:
+        by_host.setdefault(each.host, []).append(each)
+    whole = len(ranks) == sizes.pop() and None not in by_host
+    together = all(pause_ns(map(_times, each)) <= CLOCK_SLACK_NS for each in by_host.values())
+    return NEVER if whole and together else CLOCK_WRONG_NS
+
+
+def pause_ns(captures: Iterable[tuple[int | None, int | None]]) -> int:
+    """The time (ns) from the first end to the last begin; negative: all captures overlap.
+
+    Args:
+        captures: begin and duration (ns) of each; None is unknown, and does not count.
+
+    Returns:
+        The time; `-NEVER` if no end is known.
+    """
+    known = [*captures]
+    begins = [begin for begin, _ in known if begin is not None]
+    ends = [begin + length for begin, length in known if begin is not None and length is not None]
+    return max(begins) - min(ends) if ends else -NEVER
 
 
 def check_one_run(facts: Iterable[Captured], hint: str) -> None:
@@ -393,18 +418,17 @@ def check_one_run(facts: Iterable[Captured], hint: str) -> None:
                 f"{each.path} of one of {each.world_size}",
                 hint=hint,
             )
-    same_job = one_job((each.rank for each in captures), (each.world_size for each in captures))
-    slack = CLOCK_WRONG_NS if same_job else CLOCK_SLACK_NS
-    intervals = [
-        (each.begin_ns, each.begin_ns + each.duration_ns, each.path)
-        for each in captures
-        if each.begin_ns is not None and each.duration_ns is not None
-    ]
-    if not intervals:
-        return
-    latest, earliest = max(intervals), min(intervals, key=lambda each: each[1])
-    if latest[0] > earliest[1] + slack:
-        pause_s = (latest[0] - earliest[1]) / 1e9
+    apart_ns = pause_ns(map(_times, captures))
+    if apart_ns > clock_slack_ns(captures):
+        timed = [each for each in captures if each.begin_ns is not None]
+        ended = [each for each in timed if each.duration_ns is not None]
+        latest = max(timed, key=lambda each: each.begin_ns or 0)
+        earliest = min(ended, key=lambda each: (each.begin_ns or 0) + (each.duration_ns or 0))
         raise ForeignRun(
-            f"{latest[2]} was captured {pause_s:.0f} s after {earliest[2]} had ended", hint=hint
+            f"{latest.path} was captured {apart_ns / 1e9:.0f} s after {earliest.path} had ended",
+            hint=hint,
         )
+
+
+def _times(capture: Captured) -> tuple[int | None, int | None]:
+    return capture.begin_ns, capture.duration_ns

@@ -221,6 +221,12 @@ def test_other_ranks_of_one_job_outweigh_a_wrong_clock() -> None:
     early = Captured(Path("a.sqlite"), 0, 2, 0, HOUR)
     minutes = HOUR + HOUR // 12
     check_one_run([early, Captured(Path("b.sqlite"), 1, 2, minutes, HOUR)], "hint")
+    day = 24 * HOUR
+    first, other = early._replace(host="a"), Captured(Path("b.sqlite"), 1, 2, day, HOUR, "b")
+    check_one_run([first, other], "hint")  # no rank is missing
+    for change in ({"host": "b"}, {"host": None}, {"world_size": 3}):  # 3: a rank is missing
+        with pytest.raises(ForeignRun, match="had ended"):
+            check_one_run([each._replace(**change) for each in (first, other)], "hint")
     late = Captured(Path("b.sqlite"), 1, None, minutes, HOUR)
     with pytest.raises(ForeignRun):  # without a known size it is no evidence
         check_one_run([early._replace(world_size=None), late], "hint")

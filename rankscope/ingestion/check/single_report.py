@@ -7,7 +7,7 @@ import polars as pl
 
 from rankscope import errors
 from rankscope.errors import NoIterations, RankscopeError
-from rankscope.ingestion.check.remedies import recorder, with_remedy
+from rankscope.ingestion.check.remedies import recorder, remedy, with_remedy
 from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.host import TABLE as HOST_TABLE
 from rankscope.judge.causes.registry import DETECTORS
@@ -39,6 +39,9 @@ FEW_ITERATIONS = 5
 
 OWN_HINTS = ("unreadable", "nsys-failed", "rank-unknown", "rank-conflict")
 """Codes whose remedy is the error's hint, which knows the file, if it has one."""
+
+LIKE_DAMAGE = ("launches-missing", "records-missing")
+"""Codes of what a damaged export lacks; the profiler may have lost it as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,13 @@ def _problems(examined: Examined) -> Iterator[CheckWarning]:
         message = _without_path(unmarked, rows.file)
         yield with_remedy("no-iterations", message, scheduler, fatal=True)
     noted = [each for each in _noted(rows) if unmarked is None or each[0] != "no-phases"]
+    told = {code for code, _ in noted}
     for code, message in noted:
-        yield with_remedy(code, message, scheduler)
+        hint = None
+        if code in LIKE_DAMAGE and "rows-broken" in told:
+            again = remedy("rows-broken", scheduler)
+            hint = f"{again}; if they are missing there as well, {remedy(code, scheduler)}"
+        yield with_remedy(code, message, scheduler, hint=hint)
     if lost := _lost(rows):
         yield with_remedy("events-lost", f"nsys says: {' '.join(lost)}", scheduler)
     yield from _device_problems(rows, unmarked is None, scheduler)
@@ -112,7 +120,8 @@ def _problems(examined: Examined) -> Iterator[CheckWarning]:
 
 def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator[CheckWarning]:
     if all(part.rank.has_device for part in rows.ranks):
-        if marked and not all(part.rank.clock_gpu for part in rows.ranks):
+        lost = any(code == "records-missing" for code, _ in _noted(rows))
+        if marked and not lost and not all(part.rank.clock_gpu for part in rows.ranks):
             yield with_remedy(
                 "gpu-sparse",
                 "in more than 10 % of the iterations no GPU work belongs to a phase; phases are "

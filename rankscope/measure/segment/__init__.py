@@ -1,6 +1,7 @@
 """Ranges → iterations and phase ranges of one rank, on the host clock."""
 
 from rankscope.measure.segment.choice import Chosen, choose_iterations
+from rankscope.measure.segment.iteration_names import iteration_pattern
 from rankscope.measure.segment.iterations import (
     UNNAMED,
     IterationRanges,
@@ -23,6 +24,7 @@ __all__ = [
     "find_iterations",
     "find_marks",
     "find_steps",
+    "iteration_pattern",
     "whole_capture",
     "with_meanings",
 ]

@@ -160,6 +160,14 @@ def test_lost_events(reports: list[Path], said: str, severity: int, found: bool)
     assert not any(report.problems for report in others)
 
 
+def test_a_damaged_export_is_exported_again_first(reports: list[Path]) -> None:
+    kernels_of = "CUPTI_ACTIVITY_KIND_KERNEL"
+    edit(reports[1], f"update {kernels_of} set end = start - 5 where rowid % 4 = 0")
+    hints = {each.code: each.hint for each in check(reports)[1].problems}
+    assert hints["records-missing"].startswith(hints["rows-broken"])
+    assert "gpu-sparse" not in hints, "CUDA graphs are not the reason"
+
+
 def test_two_reports_of_one_rank_name_each_other(reports: list[Path]) -> None:
     [again] = copied([reports[1]], reports[0].parent, ["again.sqlite"])
     edit(again, "create table other as select 1 as one")
