@@ -122,15 +122,18 @@ def test_the_theme_of_pictures_is_that_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     "begun",
     [
-        "sys.argv = ['rankscope', 'imbalance', '--help']\n"
-        "from rankscope_cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n",
+        *(
+            f"sys.argv = ['rankscope', {words}]\n"
+            "from rankscope_cli.main import main\n"
+            "try: main()\n"
+            "except SystemExit: pass\n"
+            for words in ("'imbalance', '--help'", "'explain', 'work'")
+        ),
         "import rankscope.ingestion.job\n",
     ],
 )
 def test_nothing_heavy_loads_at_first(begun: str) -> None:
-    """`--help` answers, and the processes that read start, before anything that computes loads."""
+    """Help, `explain` and processes that read start before anything that computes or paints."""
     heavy = "('polars', 'duckdb', 'numpy', 'pyarrow', 'loky', 'matplotlib', 'rich')"
     code = f"import sys\n{begun}print([n for n in {heavy} if n in sys.modules])"
     done = python("-c", code, check=True)

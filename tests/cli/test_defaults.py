@@ -1,6 +1,5 @@
 """Defaults in place of errors: iterations, ranks, formats of errors, warnings shown once."""
 
-import json
 import sqlite3
 from pathlib import Path
 
@@ -163,28 +162,6 @@ def test_a_given_rank(reports: list[Path], cli: Cli) -> None:
     assert output["reports"][0]["rank_evidence"] == "--rank"
     cli("ingest", *reports, "--rank", 7).refused(2, "--rank 7", "4")
     cli("ingest", reports[0], "--rank", 7, "--rank-pattern", "(?P<rank>.)").refused(2, "--rank")
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "name"),
-    [
-        (["imbalance", "--db", "missing.duckdb"], 4, "database-error"),
-        (["ingest", "missing"], 2, "usage-error"),
-        (["imbalance", "--clock", "sun"], 2, "usage-error"),
-        (["ingest", "broken.sqlite"], 3, "unreadable-report"),
-    ],
-)
-def test_errors_are_json_as_well(cli: Cli, words: list[str], code: int, name: str) -> None:
-    Path("broken.sqlite").write_bytes(b"")
-    for option in (["--format", "json"], ["--format=json"]):
-        result = cli(*words, *option)
-        assert result.code == code
-        output = json.loads(result.out)
-        assert output["format"] == f"rankscope/{words[0]}/1"
-        assert output["error"]["code"] == name
-        assert output["error"]["message"] in result.err
-        assert output["error"]["hint"] in result.err
-    assert cli(*words).out == ""
 
 
 def test_ranks_to_pick_from(reports: list[Path], cli: Cli) -> None:

@@ -19,7 +19,7 @@ from rankscope.ingestion.check import remedies, single_report
 from rankscope.model.kinds import By, CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS, Unit
 from rankscope.output.explain import entries, explain
-from tests.support import Cli, python
+from tests.support import Cli
 
 PACKAGE = Path(rankscope.__file__).parent
 
@@ -163,14 +163,3 @@ def test_command_writes_json_markdown_and_csv(cli: Cli) -> None:
 
 def test_unknown_term_exits_2_with_a_hint(cli: Cli) -> None:
     cli("explain", "waitz").refused(2, "nearest: wait")
-
-
-def test_it_answers_without_heavy_libraries() -> None:
-    program = (
-        "import sys; from rankscope_cli.main import main\n"
-        "try: main(['explain', 'work'])\n"
-        "except SystemExit: print({'polars', 'duckdb', 'matplotlib', 'numpy', 'rich'} "
-        "& {*sys.modules}, file=sys.stderr)"
-    )
-    done = python("-c", program, check=True)
-    assert done.err.strip() == "set()"

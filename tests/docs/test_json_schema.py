@@ -118,11 +118,16 @@ def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
      "fleet", "watch nowhere", "capture", "explain nonsense"],
 )  # fmt: skip
 def test_errors_fit(cli: Cli, wrong: str) -> None:
-    refused = cli(*wrong.split(), "--format", "json")
-    assert refused.code > 0
-    document = json.loads(refused.out)
-    assert fits(document) == "error"
-    assert document["format"] == f"rankscope/{wrong.split(maxsplit=1)[0]}/1"
+    plain = cli(*wrong.split())
+    plain.refused(plain.code)
+    for option in (["--format", "json"], ["--format=json"]):
+        refused = cli(*wrong.split(), *option)
+        assert (refused.code, refused.err) == (plain.code, plain.err)
+        document = json.loads(refused.out)
+        assert fits(document) == "error"
+        assert document["format"] == f"rankscope/{wrong.split(maxsplit=1)[0]}/1"
+        assert document["error"]["message"] in refused.err
+        assert document["error"]["hint"] in refused.err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.errors import UsageError
 from rankscope.output.explain import explain
-from tests.docs.words import headings, keys, labels_of_page, labels_of_pictures
+from tests.docs.words import headings, labels_of_page, labels_of_pictures
 from tests.support import Cli, MakeStored, Stored
 
 
@@ -34,13 +34,6 @@ def databases(tmp_path: Path, sample: Stored, stored: MakeStored) -> None:
 def test_headings_and_labels(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     words = headings(cli, monkeypatch)
     assert {"work", "cost", "rank time lost", "last", "slow", "spread", "cluster"} <= words
-    missing = unexplained(words)
-    assert not missing, "\n".join(sorted(missing))
-
-
-def test_keys_of_json() -> None:
-    words = keys()
-    assert {"leading", "settles", "costless_ranks", "included_warmup", "load_balance"} <= words
     missing = unexplained(words)
     assert not missing, "\n".join(sorted(missing))
 

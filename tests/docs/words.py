@@ -1,4 +1,4 @@
-"""The words that commands print: headings of tables, labels, keys of JSON."""
+"""The words that commands print: headings of tables, and labels."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,6 @@ from rankscope.api import Run
 from rankscope.model.kinds import By
 from rankscope.output.plots import KINDS
 from rankscope.output.table_layout import Table
-from tests.json_schema import schema
 from tests.output.test_html import Page
 from tests.support import SAMPLE, Cli
 
@@ -69,11 +68,6 @@ def labels_of_pictures(run: Run) -> set[str]:
     return {each for each in found if re.fullmatch(r"[a-z][a-z -]+", each)} - {
         each for each in found if len(each.split()) > FEW_WORDS
     }
-
-
-def keys() -> set[str]:
-    """The keys of the JSON of all commands; that documents have no others is tested elsewhere."""
-    return {key for shape in schema()["$defs"].values() for key in shape.get("properties", {})}
 
 
 def labels_of_page(cli: Cli) -> set[str]:
