@@ -42,6 +42,10 @@ BALANCE_INPUT = "balance the input of the ranks: sequence lengths, batch sizes, 
 
 BALANCE_ROLES = "balance the work of the roles: layers per stage, embedding and loss"
 
+COMPARE_LINKS = (
+    "compare the bandwidth with what the links can do: rankscope imbalance --by collective"
+)
+
 
 def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
     """The verdict of the first rule that finds something, in words.
@@ -349,8 +353,7 @@ def network(judged: Judgement) -> Verdict | None:
         gain_ns=sum(parts),
         gain_is_bound=True,
         iterations=tuple(inputs.numbers),
-        next="compare the bandwidth with what the links can do: rankscope imbalance --by "
-        "collective",
+        next=COMPARE_LINKS,
         sentence=f"No rank is {'late' if known else 'known to be late'}, and yet "
         f"{'the network' if known else 'communication'} holds all ranks up for "
         f"{ms(sum(parts) / len(inputs.numbers))} an iteration: "
@@ -382,9 +385,12 @@ def balanced(judged: Judgement) -> Verdict:
     inputs, cost = judged.inputs, judged.cost_ns / judged.inputs.total_ns
     slow = cost < LEAST_GAIN or judged.costless
     details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
+    is_held_up = (inputs.exposed_transfer_ns or 0) >= MUCH * inputs.total_ns
     return Verdict(
         kind=VerdictKind.BALANCED,
-        next="look for time that all ranks lose in the same way: rankscope imbalance --by phase",
+        next=COMPARE_LINKS
+        if is_held_up
+        else "look for time that all ranks lose in the same way: rankscope imbalance --by phase",
         sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
         f"{counted(len(inputs.excess.ranks), 'rank')}, "
         f"{'' if slow else 'no rank is slow beyond chance; '}all imbalance together costs "

@@ -236,6 +236,9 @@ def test_the_network_is_said_where_nobody_is_late() -> None:
     assert verdict.gain_is_bound, "no network is infinitely fast"
     slow = judge(replace(inputs(20), exposed_transfer_ns=40 * MS * COUNT))
     assert slow.ranks == (3,)
+    less = judge(replace(given, exposed_transfer_ns=10 * MS * COUNT))
+    assert less.kind is VerdictKind.BALANCED
+    assert "--by collective" in less.next
 
 
 @pytest.mark.parametrize(
