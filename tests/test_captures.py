@@ -244,6 +244,13 @@ def test_a_hot_python_function_is_named(ingested: MakeStored) -> None:
     assert int(first.detail.partition(" %")[0]) >= 90
 
 
+def test_a_collective_that_backward_hides_holds_nobody_up(ingested: MakeStored) -> None:
+    """The first bucket is reduced during backward; the other rank waits for the second alone."""
+    verdict = ingested(captured("torch/ddp_overlapped")).run.imbalance().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (0,), "forward")
+    assert verdict.gain == pytest.approx(0.152, rel=0.1)
+
+
 TABLES = "select name from sqlite_master where type = 'table'"
 
 

@@ -137,8 +137,9 @@ def others_wait_for_data(excess: Excess, claim: Slow, iterations: Sequence[int])
     """
     place = excess.phases.index(Phase.LOAD)
     own = np.median(np.nan_to_num(excess.by_phase[:, :, place])[claim.cells(excess)])
-    others = np.nan_to_num(excess.spent[~np.isin(excess.ranks, claim.ranks), :, place])
-    longer = others - others.min(axis=1, keepdims=True) >= HALF * own
+    # unknown in the first iteration of a report
+    others = excess.spent[~np.isin(excess.ranks, claim.ranks), :, place]
+    longer = others - np.fmin.reduce(others, axis=1, keepdims=True) >= HALF * own
     longer = longer[:, np.isin(excess.numbers, iterations)]
     return bool(longer.any(axis=0).mean() >= HALF <= longer.any(axis=1).mean())
 

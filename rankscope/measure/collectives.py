@@ -84,12 +84,13 @@ def collectives(
 
 
 def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
-    """Blocking calls of the training thread: the arrival is the call's start."""
+    """Calls of the training thread: they arrive when they are called."""
     calls, forward = (
         rows_of(marks, (marks["label"] == label).to_numpy())
         for label in ("exposed_communication", "forward")
     )
     forward = forward.sort("start")
+    calls = with_series(calls, pl.Series("start", filled(calls["called"], calls["start"])))
     calls = belonging(with_series(calls, constant("window", None, calls.height)), iterations)
     start, end = calls["start"], calls["end"]
     last = np.searchsorted(forward["start"].to_numpy(), start.to_numpy(), side="right")

@@ -21,7 +21,7 @@ RANGES = pl.Schema(
         "thread": pl.Int64,
         "domain": pl.String,  # of NVTX, "" for the default one; or one of those below
         "name": pl.String,
-        "payload": pl.Int64,  # integer payload, null without one
+        "payload": pl.Int64,  # integer, null without one; of GLOO the ns from call to wait
     }
 )
 """Host ranges (NVTX push/pop and start/end, MPI calls as domain `MPI`), a row a range."""
@@ -110,6 +110,7 @@ MARKS = pl.Schema(
         "fetch": pl.Boolean,  # fetches data (a copy to the device does not)
         "operation": pl.String,  # of a collective, else null
         "source": pl.String,  # "annotation" | "mpi" for collectives, else null
+        "called": pl.Int64,  # when a collective was called that is waited for later, else null
     }
 )
 """Ranges of the training thread that mean something, a row a range."""

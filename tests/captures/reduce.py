@@ -32,6 +32,7 @@ CAPTURES = (
     "captured/2023.4/why_gc",
     "captured/2023.4/why_hot",
     "captured/2023.4/why_preempted",
+    "captured/torch/ddp_overlapped",
     "public/nsys/mfu_2gpu_before.sqlite",
     "public/kineto/astrasim_2ranks",
     "public/kineto/hta_gpu_user_annotation.json.gz",

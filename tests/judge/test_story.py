@@ -1,5 +1,7 @@
 """Who is slow beyond chance, and what is a fact: on matrices of excess with planted truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -90,6 +92,17 @@ def test_loaders_that_are_all_too_slow() -> None:
     late[:, :5] = 0.0
     found = story(late, phase="load")
     assert (found.loaders_bind, ranks_of(found)) == (False, [(2,)])
+
+
+def test_an_unknown_load_is_no_quick_one() -> None:
+    """The load of the first iteration of a report is unknown."""
+    late = noise(8, 20, 0.1)
+    late[1, :10] += 12.0
+    known = excess(late, phase="load")
+    spent = known.spent.copy()
+    spent[:, 0] = np.nan
+    found = story_of(replace(known, spent=spent))
+    assert (found.loaders_bind, ranks_of(found)) == (False, [(1,)])
 
 
 def test_loaders_that_are_too_slow_now_on_these_ranks_and_now_on_those() -> None:

@@ -62,7 +62,7 @@ def operator_phases(
         "label": taken(LABELS, backward[kept]),
         "fetch": np.zeros(kept.sum(), np.bool_),
     }
-    return conform(pl.DataFrame(marks), MARKS, optional=("operation", "source"))
+    return conform(pl.DataFrame(marks), MARKS, optional=("operation", "source", "called"))
 
 
 def backward_threads(

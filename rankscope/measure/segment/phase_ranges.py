@@ -9,11 +9,12 @@ import polars as pl
 from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.measure.segment.labelled_ranges import LabelledRanges
 from rankscope.measure.segment.operators import backward_threads, operator_phases
-from rankscope.model.arrays import holds, of_process, rows_of, taken, with_series
+from rankscope.model.arrays import holds, known_if, of_process, rows_of, taken, with_series
 from rankscope.model.events import Events
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import PHASES
-from rankscope.model.schema import MARKS, ordered
+from rankscope.model.schema import GLOO, MARKS, ordered
+from rankscope.util.numbers import NEVER
 
 RECURRING = ("forward", "backward")
 """Phases of which an iteration has one each, unless it accumulates gradients of several batches."""
@@ -73,7 +74,8 @@ def find_marks(
     """
     meaningful = of_process(named.meaningful, process)
     start, end = meaningful["start"].to_numpy(), meaningful["end"].to_numpy()
-    on_thread = (meaningful["thread"] == iterations.thread).to_numpy() & (end > start)
+    is_gloo = (meaningful["domain"] == GLOO).to_numpy()
+    on_thread = (meaningful["thread"] == iterations.thread).to_numpy() & ((end > start) | is_gloo)
     is_phase = meaningful["means"].is_in(PHASES).to_numpy()
     is_collective = (meaningful["means"] == "collective").to_numpy()
     is_mpi, blocking = (meaningful["domain"] == "MPI").to_numpy(), holds(meaningful["blocking"])
@@ -82,7 +84,9 @@ def find_marks(
         waits &= is_mpi
     phases, calls = np.flatnonzero(on_thread & is_phase), _innermost(start, end, waits)
     rows, source = np.append(phases, calls), np.append(0 * phases, 1 + is_mpi[calls])
-    marks = taken(meaningful[["start", "end", "means", "fetch", "operation"]], rows)
+    called = meaningful["start"] - known_if(meaningful["payload"], is_gloo)
+    meaningful = with_series(meaningful, called.alias("called"))
+    marks = taken(meaningful[["start", "end", "means", "fetch", "operation", "called"]], rows)
     label = marks["means"].zip_with(pl.Series(source == 0), pl.Series(["exposed_communication"]))
     named_like = {*label.unique()}
     marks = with_series(marks, label.alias("label"), taken(SOURCES, source))[MARKS.names()]
@@ -116,6 +120,7 @@ def _innermost(start: Times, end: Times, calls: Flags) -> Times:
     before the call (packing, for example) is not communication.
     """
     places = np.flatnonzero(calls)
-    places = places[np.lexsort((-end[places], start[places]))]
+    last = np.where(end > start, -end, -NEVER)  # an empty wait is over before the next call
+    places = places[np.lexsort((last[places], start[places]))]
     innermost: Times = places[np.append(start[places[1:]] >= end[places[:-1]], True)[: len(places)]]
     return innermost

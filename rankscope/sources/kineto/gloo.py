@@ -14,10 +14,13 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     """`ranges` with each gloo collective as a wait on the thread that called it.
 
     The waits of a thread are disjoint and in the order of the calls, which is the same on every
-    rank; a collective that operators hide completely lasts 1 ns.
+    rank; the wait for a collective that operators hide completely is empty.
 
     Args:
         ranges: frame of SCHEMAS[RANGE].
+
+    Returns:
+        The same columns, with the `payload` of RANGES where there are collectives.
     """
     is_gloo = pl.col("name").str.starts_with("gloo:") & (pl.col("domain") == "")
     collectives = ranges.filter(is_gloo).sort("start")
@@ -34,10 +37,7 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
         .select("process", caller="thread", before="start", reached="reached")
     )
     waits = (
-        collectives.join_asof(
-            calls, on="start", by="process", strategy="backward", check_sortedness=False
-        )
-        .with_columns(pl.col("caller").fill_null(pl.col("thread")))
+        _with_calls(collectives, calls)
         .sort("end")
         .join_asof(
             busy,
@@ -50,12 +50,33 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
         .sort("start")
     )
     key = ["process", "caller"]
-    nth = pl.int_range(pl.len()).over(key)
-    waits = waits.with_columns(end=(pl.col("end") - nth).cum_max().over(key) + nth)
+    waits = waits.with_columns(end=pl.col("end").cum_max().over(key))
     ready = pl.max_horizontal("start", "reached", pl.col("end").shift(1).over(key))
     waits = waits.with_columns(
-        start=pl.min_horizontal(ready, pl.col("end") - 1),
-        thread="caller",
-        domain=pl.lit(GLOO),
+        start=pl.min_horizontal(ready, "end"), thread="caller", domain=pl.lit(GLOO)
+    ).with_columns(payload=pl.col("start") - pl.col("called"))
+    return pl.concat(
+        [ranges.filter(~is_gloo), waits.select(*ranges.columns, "payload")], how="diagonal"
     )
-    return pl.concat([ranges.filter(~is_gloo), waits.select(ranges.columns)])
+
+
+def _with_calls(collectives: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """`collectives` with `caller` and `called`: the thread and the start of the call.
+
+    gloo starts collectives in the order of the calls, some only after earlier ones. Where calls and
+    collectives of a process are not equally many, the last call before each of them counts.
+    """
+    numbered = pl.int_range(pl.len()).over("process").alias("nth")
+    many = pl.len().over("process").alias("many")
+    in_order = calls.rename({"start": "called"}).with_columns(numbered, many)
+    latest = calls.with_columns(latest="start", latest_caller="caller").drop("caller")
+    own = pl.col("called") <= pl.col("start")
+    return (
+        collectives.with_columns(numbered, many)
+        .join(in_order, on=["process", "nth", "many"], how="left", maintain_order="left")
+        .join_asof(latest, on="start", by="process", strategy="backward", check_sortedness=False)
+        .with_columns(
+            called=pl.when(own).then("called").otherwise(pl.coalesce("latest", "start")),
+            caller=pl.when(own).then("caller").otherwise(pl.coalesce("latest_caller", "thread")),
+        )
+    )

@@ -20,9 +20,11 @@ def ranges(*rows: tuple[int, int, int, str]) -> pl.DataFrame:
     )
 
 
-def waits(frame: pl.DataFrame) -> list[tuple[int, int, int]]:
+def waits(frame: pl.DataFrame) -> list[tuple[int, int, int, int]]:
+    """Call, start and end of the waits, and their threads."""
     gloo = waits_on_callers(frame).filter(pl.col("domain") == "gloo").sort("start")
-    return gloo.select("start", "end", "thread").rows()
+    called = pl.col("start") - pl.col("payload")
+    return gloo.select(called.alias("called"), "start", "end", "thread").rows()
 
 
 def test_a_wait_begins_after_the_callers_last_operator() -> None:
@@ -33,12 +35,12 @@ def test_a_wait_begins_after_the_callers_last_operator() -> None:
         (25, 30, MAIN, "aten::add"),
         (20, 90, OTHER, "aten::mm"),
     )
-    assert waits(frame) == [(60, 100, MAIN)]
+    assert waits(frame) == [(10, 60, 100, MAIN)]
 
 
 def test_a_blocking_call_waits_from_its_start() -> None:
     frame = ranges((10, 20, MAIN, "c10d::allreduce_"), (15, 100, WORKER, "gloo:all_reduce"))
-    assert waits(frame) == [(15, 100, MAIN)]
+    assert waits(frame) == [(10, 15, 100, MAIN)]
 
 
 def test_waits_are_disjoint_and_in_the_order_of_calls() -> None:
@@ -51,16 +53,26 @@ def test_waits_are_disjoint_and_in_the_order_of_calls() -> None:
         (30, 32, MAIN, "c10d::allreduce_"),
         (101, 150, OTHER, "gloo:all_reduce"),
     )
-    assert waits(frame) == [(15, 100, MAIN), (100, 101, MAIN), (101, 150, MAIN)]
+    assert waits(frame) == [(10, 15, 100, MAIN), (20, 100, 100, MAIN), (30, 101, 150, MAIN)]
 
 
-def test_a_hidden_collective_keeps_its_place() -> None:
+def test_without_as_many_calls_the_last_one_counts() -> None:
+    """The capture began after the first call."""
+    frame = ranges(
+        (15, 100, WORKER, "gloo:all_reduce"),
+        (20, 22, MAIN, "c10d::allreduce_"),
+        (22, 120, OTHER, "gloo:all_reduce"),
+    )
+    assert waits(frame) == [(15, 15, 100, WORKER), (20, 22, 120, MAIN)]
+
+
+def test_nobody_waits_for_a_hidden_collective() -> None:
     frame = ranges(
         (10, 20, MAIN, "c10d::allreduce_"),
         (15, 50, WORKER, "gloo:all_reduce"),
         (20, 60, MAIN, "aten::mm"),
     )
-    assert waits(frame) == [(49, 50, MAIN)]
+    assert waits(frame) == [(10, 50, 50, MAIN)]
 
 
 def test_ranges_without_gloo_stay_as_they_are() -> None:
