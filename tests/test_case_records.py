@@ -1,5 +1,6 @@
 """Records that are lost, wrong or counted twice: they are said, and never taken for no work."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -126,6 +127,23 @@ def test_a_kernel_that_runs_into_the_next_one_has_a_wrong_time(
     verdict = run.compare().verdict
     assert verdict.kind == "inconclusive"
     assert "rank 1" not in verdict.sentence, "its kernels of these iterations are unknown"
+
+
+@pytest.mark.parametrize(
+    ("unit_us", "to"), mostly_slow([(1000, math.floor), (1000, round), (10_000, round)])
+)
+def test_times_that_are_rounded_coarsely_are_unknown(
+    tmp_path: Path, unit_us: int, to: Callable[[float], int]
+) -> None:
+    """Some kernels have no length, or begin before the one before them ends."""
+
+    def coarse(_rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            each |= {name: to(each[name] / unit_us) * unit_us for name in ("ts", "dur")}
+
+    run = read(write(tmp_path / "job", PLAIN, coarse))
+    assert run.compare().verdict.kind == "inconclusive"
+    assert "no-phases" in codes(run), "operators without a length tell no phase"
 
 
 @pytest.mark.parametrize("job", mostly_slow([replace(PLAIN, between=GRADIENTS), PLAIN]))

@@ -128,6 +128,20 @@ def overlaps(work: pl.DataFrame) -> Flags:
     return suspects
 
 
+def lengthless(work: pl.DataFrame) -> Flags:
+    """Whether a kernel has no length because all times are multiples of a coarse unit.
+
+    Args:
+        work: DEVICE_WORK.
+    """
+    start, end = work["start"].to_numpy(), work["end"].to_numpy()
+    suspects: Flags = (work["kind"] == "kernel").to_numpy() & (start == end)
+    if suspects.any():
+        unit = np.gcd.reduce(np.concatenate((start, end)) - start[0])
+        suspects &= bool((unit == 0) | (unit >= EARLY_NS))  # 0: all times are equal
+    return suspects
+
+
 def on_host_time(
     work: pl.DataFrame, sync_calls: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[int, DeviceClock]]:
@@ -279,5 +293,6 @@ def moved_by(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame
         shift = pl.col("process").replace_strict(moved, default=0, return_dtype=pl.Int64)
         work = _at_host_speed(work, clocks).with_columns(pl.col("start", "end") + shift)
         work = work.sort("start", maintain_order=True)
-    fine = work.select(possible()).to_series().to_numpy() & ~overlaps(work)
+    fine = work.select(possible()).to_series().to_numpy()
+    fine &= ~(overlaps(work) | lengthless(work))
     return work if fine.all() else rows_of(work, fine)

@@ -46,7 +46,7 @@ def operator_phases(
     within = _inside(start, start[backward], end[backward])  # called by backward operators
     opened, until = (iterations.frame[name].to_numpy() for name in ("window_start", "window_end"))
     at = np.searchsorted(opened, start, side="right") - 1
-    placed = (at >= 0) & (end <= until[at])
+    placed = (at >= 0) & (end <= until[at]) & (end > start)
     placed &= backward | ~(within | _inside(start, *explicit_spans))
     start, end, backward, at = start[placed], end[placed], backward[placed], at[placed]
     first = np.flatnonzero(np.append(True, (np.diff(at) != 0) | np.diff(backward))[: len(at)])
