@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from rankscope.compare import scores as judge_scores
+from rankscope.compare import scores as rank_scores
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import stored_rows
 from rankscope.judge.story import Story
@@ -42,8 +42,8 @@ def rescored(comparison: Comparison, default: Comparison) -> Comparison:
     if statistic == default.options.statistic or default._summary is None:
         return comparison
     rows = comparison.rows()
-    scores = judge_scores.scores(rows, [*METRICS], statistic)
-    metrics = judge_scores.summaries(rows, scores)
+    scores = rank_scores.scores(rows, [*METRICS], statistic)
+    metrics = rank_scores.summaries(rows, scores)
     return replace(comparison, _scores=scores, _summary=replace(default._summary, metrics=metrics))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from rankscope.compare import scores as judge_scores
+from rankscope.compare import scores as rank_scores
 from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary, calls_again
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table
@@ -58,7 +58,7 @@ def compare(
         UsageError: an option does not fit the run, or selects nothing.
         ReportError: no iterations can be compared, or those without numbers cannot be paired.
     """
-    judge_scores.check_statistic(options.statistic)
+    rank_scores.check_statistic(options.statistic)
     comparison, calls = _matched(tables, options, reuse)
     if until < Stage.TABLE:
         return comparison
@@ -160,13 +160,13 @@ def _scored(comparison: Comparison, rows: pl.DataFrame, until: Stage) -> Compari
         rows: of the metric table in the selected iterations.
         until: the last stage to compute.
     """
-    scores = judge_scores.scores(rows, [*METRICS], comparison.options.statistic)
+    scores = rank_scores.scores(rows, [*METRICS], comparison.options.statistic)
     comparison = replace(comparison, _scores=scores)
     if until < Stage.SUMMARY:
         return comparison
     summary = Summary(
-        metrics=judge_scores.summaries(rows, scores),
-        efficiency=judge_scores.efficiency(rows),
+        metrics=rank_scores.summaries(rows, scores),
+        efficiency=rank_scores.efficiency(rows),
         by_iteration=by_iteration(
             rows, comparison.outliers.frame, comparison.selection.numbers, "work"
         ),

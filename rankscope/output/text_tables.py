@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Look, Picks
-from rankscope.judge.levels import LEAST_GAIN as LEAST_NAMED
+from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Score, Verdict
 from rankscope.output.columns import heading, names_in, notes
@@ -30,7 +30,7 @@ from rankscope.output.table_layout import Table, bars, sparklines
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import MOST_LISTED, ranks_text
 
-LEAST_GAIN = 0.005
+LEAST_SAVED = 0.005
 """Least share of the time that a what-if scenario must save to be shown."""
 
 SCENARIOS = 8
@@ -160,7 +160,7 @@ def _alike(known: list[Row], result: Imbalance) -> list[Row]:
         and metric.name not in shown
         and each.min is not None
         and each.max is not None
-        and each.max.value - each.min.value < LEAST_NAMED * (length or 0)
+        and each.max.value - each.min.value < LEAST_GAIN * (length or 0)
     ]
 
 
@@ -169,7 +169,7 @@ def _alike_remark(similar: list[Row], result: Imbalance) -> Iterator[str]:
     if similar:
         values = (f"{metric.name} {_value(result, metric, each.mean)}" for each, metric in similar)
         yield (
-            f"ranks differ by less than {percent(LEAST_NAMED)} of the iteration in: "
+            f"ranks differ by less than {percent(LEAST_GAIN)} of the iteration in: "
             f"{', '.join(values)}"
         )
 
@@ -202,7 +202,7 @@ def slow_at_no_cost_lines(verdict: Verdict) -> list[str]:
     if not ranks:
         return []
     name = ranks_text(ranks, MOST_LISTED)
-    saved = f"less than {percent(LEAST_NAMED)} of the time"
+    saved = f"less than {percent(LEAST_GAIN)} of the time"
     return [f"Slow, at no cost: {name}. A repair would save {saved}."]
 
 
@@ -217,8 +217,8 @@ def efficiency_line(efficiency: Efficiency) -> str:
 
 
 def worthwhile(result: Imbalance) -> pl.DataFrame | None:
-    """The rows of `what_if` that save at least `LEAST_GAIN`; None if there are none."""
-    rows = None if result.what_if is None else result.what_if.filter(pl.col("gain") >= LEAST_GAIN)
+    """The rows of `what_if` that save at least `LEAST_SAVED`; None if there are none."""
+    rows = None if result.what_if is None else result.what_if.filter(pl.col("gain") >= LEAST_SAVED)
     return None if rows is None or rows.is_empty() else rows
 
 

@@ -17,7 +17,7 @@ from rankscope.api import picks_of
 from rankscope.output.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, unit_of
 from rankscope.output.html.page import safe
 from rankscope.output.phase_shares import phase_shares
-from rankscope.output.text_tables import LEAST_GAIN
+from rankscope.output.text_tables import LEAST_SAVED
 from tests.support import SAMPLE, Cli, MakeStored, Stored, copied, renamed
 
 HOSTILE = [
@@ -112,7 +112,7 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
         assert output["phase_means"]["parts"][part] == means.to_list()
     what_if = sample.run.imbalance().what_if
     assert what_if is not None
-    some = what_if.filter(pl.col("gain") >= LEAST_GAIN)
+    some = what_if.filter(pl.col("gain") >= LEAST_SAVED)
     assert by_id["whatif"]["values"][2] == some["gain_ns"].to_list()
     assert [*by_id["also"]["values"][0]] == [1], "the other slow rank of the sample"
     assert [*by_id["also"]["values"][1]] == ["node0"]
