@@ -71,6 +71,8 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     """Price the claims and components of a run and choose what decides."""
     total, claims = inputs.total_ns, inputs.claims
     least = LEAST_GAIN * total
+    carries = {claim: _carries(prices, claim) for claim in claims}
+    some = any(carries.values())
     nothing = np.zeros_like(prices.everything)
     together = reduce(np.maximum, map(inputs.healed, claims), nothing)
     components: dict[Component, Floats] = {}
@@ -82,7 +84,9 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         [prices.everything, *components.values(), together],
         map(inputs.healed, claims),  # one at a time: they are large
     )
-    everything, *gained = prices.of(played, with_transfers=(0, len(components)))
+    is_transfer = (name == "transfer" for name in components)
+    with_transfers = np.flatnonzero([True, *is_transfer, some, *carries.values()])
+    everything, *gained = prices.of(played, with_transfers=with_transfers.tolist())
     gains = dict(zip(components, gained, strict=False))
     named, *by_claim = gained[len(components) :]
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
@@ -94,22 +98,22 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
         main = None
-    if main == "transfer" and best is not None and best.gain_ns >= least and _slows(prices, best):
-        main = "ranks"  # a collective that hosts carry out is work of its members
     if main == "role":
         together = np.maximum(together, components["role"])
     if main in ("role", "transfer"):
-        (named,) = prices.of([together], with_transfers=(0,) if main == "transfer" else ())
+        (named,) = prices.of([together], with_transfers=(0,) if main == "transfer" or some else ())
     straggler = best if main == "ranks" else None
-    base = nothing
+    base, carried = nothing, False
     if straggler is not None:
         straggler = _known(inputs, prices, straggler)
-        base = nothing if straggler.is_by_design else inputs.healed(straggler.claim)
+        if not straggler.is_by_design:
+            base, carried = inputs.healed(straggler.claim), carries[straggler.claim]
 
     # what each of the others saves in addition
     beside = [each.claim for each in priced if each is not best or straggler is None]
     before, *after = prices.of(
-        chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside))
+        chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside)),
+        with_transfers=np.flatnonzero([carried, *(carried or carries[c] for c in beside)]).tolist(),
     )
     others = [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
     slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
@@ -170,11 +174,14 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, claims: list[Slow]) -> str
     return None
 
 
-def _slows(prices: Prices, straggler: Straggler) -> bool:
-    """Whether a rank is slow in most iterations in which its collectives on hosts are slow."""
+def _carries(prices: Prices, claim: Slow) -> bool:
+    """Whether ranks are slow in most iterations in which their collectives on hosts are slow.
+
+    A collective that hosts carry out is work of its members.
+    """
     if prices.slow is None:
         return False
-    ranks, when = {*straggler.claim.ranks}, {*straggler.claim.pattern.iterations}
+    ranks, when = {*claim.ranks}, {*claim.pattern.iterations}
     rows = prices.slow.slow.filter("on_host").select("members", "iterations").iter_rows()
     return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
 
