@@ -1,7 +1,7 @@
 """Matching of iterations without numbers across ranks. See METHOD.md#iterations."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rankscope.errors import Unpaired
 from rankscope.match.calls import Calls
-from rankscope.match.clocks import ASSUMED_DRIFT_PPM, Clocks, fit_clock
+from rankscope.match.clocks import ASSUMED_DRIFT_PPM, Clocks
 from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, labelled
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
@@ -49,6 +49,12 @@ ONE_EACH = (
 
 SHARPER = 4
 """A shift is accepted if its ends agree this many times better than those of any other."""
+
+ENOUGH = 16
+"""Number of steps whose lengths agree by chance as rarely as clocks do."""
+
+NEAR = 0.25
+"""Clocks agree where the ends of a step are less than this part of a step apart."""
 
 
 def pair_iterations(
@@ -99,7 +105,8 @@ def pair_iterations(
         fits = _fits(own.sequence, other.sequence)
         if not fits:
             raise _unpaired(rank, reference, "match at no shift")
-        sharpest = _sharpest(own.ends, other.ends, fits)
+        clocks = None not in (utc_starts[rank], utc_starts[reference])
+        sharpest = _sharpest(own, other, fits, clocks)
         if sharpest is None:
             unsure.append(rank)
             if fits[0] and {fits[0] - 1, fits[0] + 1} & {*fits}:
@@ -426,21 +433,51 @@ def of_other_steps(own: Times, reference: Times, shift: int) -> bool:
     return bool(np.count_nonzero(far) >= max(FEWEST_FAR, ODD_SHARE * len(known) + 1))
 
 
-def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
-    """The shift at which the ends clearly agree best; None where no shift stands out."""
-    spreads: dict[int, int] = {}
-    for shift in fits:
+class Agreement(NamedTuple):
+    """How well the ends of two ranks' steps agree at a shift."""
+
+    apart: float  # mean change of their distance from one step to the next, ns
+    near: bool  # by their clocks the same steps end within NEAR of a step
+    chance: float  # how many times better than all others they must agree if clocks do not
+
+
+def agreements(
+    own: Times, reference: Times, shifts: Iterable[int], clocks: bool
+) -> dict[int, Agreement]:
+    """Shift → how well the ends agree, the best one first.
+
+    Shifts at which too few ends are known are left out. The fewer steps, the more likely is it
+    that their lengths agree by chance.
+
+    Args:
+        own: the ends of one rank's steps, -1 where unknown.
+        reference: those of the other.
+        shifts: the shifts in question.
+        clocks: whether the ends are of the clocks of UTC.
+    """
+    found = {}
+    for shift in shifts:
         own_ends, other_ends = overlapping(own, reference, shift)
-        both = (own_ends >= 0) & (other_ends >= 0)
-        if np.count_nonzero(both) >= LEAST_OVERLAP:
-            # Few steps can agree by chance: the fewer overlap, the better they must agree.
-            few = min(len(own), len(reference)) / np.count_nonzero(both)
-            spreads[shift] = round(few * fit_clock(other_ends[both], own_ends[both]).spread_ns)
-    order = sorted(spreads, key=lambda shift: spreads[shift])
-    if not order:
+        known = np.flatnonzero((own_ends >= 0) & (other_ends >= 0))
+        if len(known) < LEAST_OVERLAP:
+            continue
+        distance = own_ends[known] - other_ends[known]
+        step = float(np.median(np.diff(other_ends[known]) / np.diff(known)))
+        found[shift] = Agreement(
+            float(np.abs(np.diff(distance)).mean()),
+            clocks and abs(float(np.median(distance))) < NEAR * step,
+            SHARPER ** (1 + ENOUGH / len(known)),
+        )
+    return dict(sorted(found.items(), key=lambda item: item[1].apart))
+
+
+def _sharpest(own: _Sequence, reference: _Sequence, fits: list[int], clocks: bool) -> int | None:
+    """The shift at which the ends clearly agree best; None where no shift stands out."""
+    found = agreements(own.ends, reference.ends, fits, clocks)
+    if len(found) < min(len(fits), 2):
         return None
-    if len(order) == 1 and len(fits) == 1:
-        return order[0]
-    if len(order) > 1 and SHARPER * spreads[order[0]] <= spreads[order[1]]:
-        return order[0]
-    return None
+    (shift, best), *others = found.items()
+    if not others:  # steps that are alike fit wherever enough of them overlap
+        return shift if best.near or np.ptp(own.sequence[1:-1]) else None
+    least = SHARPER if best.near else best.chance
+    return shift if least * best.apart < others[0][1].apart else None

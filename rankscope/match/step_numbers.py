@@ -16,26 +16,20 @@ from rankscope.match.iteration_matching import (
     LEAST_OVERLAP,
     OTHER_STEP,
     SHARPER,
+    agreements,
     most_unchanged,
     of_other_steps,
-    overlapping,
 )
 from rankscope.match.selection import Scope
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import ranks_text
 
-ENOUGH = 16
-"""Number of steps whose lengths agree by chance as rarely as clocks do."""
-
 COMPARED = 200
 """Steps that are compared: those in the middle of a run."""
 
 ANY = -1
 """Placeholder for a group: the last collective of all groups."""
-
-NEAR = 0.25
-"""Clocks agree where the ends of a step are less than this part of a step apart."""
 
 
 def numbers_by_ends(scope: Scope, matched: Matched) -> tuple[dict[int, int], list[RunWarning]]:
@@ -151,26 +145,15 @@ def _shift(own: Times, reference: Times, clocks: bool) -> tuple[int, bool]:
     Lengths of steps agree much better at the true shift than at the recorded numbers, unless they
     do not vary. The fewer steps, the better they must agree, if `clocks` do not as well.
     """
-    apart: dict[int, float] = {}
-    near: dict[int, bool] = {}
-    chance: dict[int, float] = {}
     furthest = min(FURTHEST, len(own) - LEAST_OVERLAP)
-    for shift in range(-furthest, furthest + 1):
-        own_ends, other_ends = overlapping(own, reference, shift)
-        known = np.flatnonzero((own_ends >= 0) & (other_ends >= 0))
-        if len(known) < LEAST_OVERLAP:
-            continue
-        own_ends, other_ends = own_ends[known], other_ends[known]
-        step = float(np.median(np.diff(other_ends) / np.diff(known)))
-        near[shift] = clocks and abs(float(np.median(own_ends - other_ends))) < NEAR * step
-        apart[shift] = float(np.abs(np.diff(own_ends - other_ends)).mean())
-        chance[shift] = SHARPER ** (1 + ENOUGH / len(known))
-    if 0 not in apart:
-        return 0, not any(near.values())
-    order = sorted(apart, key=lambda shift: apart[shift])
-    by_clock = [shift for shift in order if near[shift] and SHARPER * apart[shift] < apart[0]]
+    found = agreements(own, reference, range(-furthest, furthest + 1), clocks)
+    near = [shift for shift in found if found[shift].near]
+    if 0 not in found:
+        return 0, not near
+    by_clock = [shift for shift in near if SHARPER * found[shift].apart < found[0].apart]
     if by_clock:
         return by_clock[0], True
-    if len(order) > 1 and chance[order[0]] * apart[order[0]] < apart[order[1]]:
-        return order[0], True
-    return 0, near[0] or not any(near.values())
+    (best, first), *others = found.items()
+    if others and first.chance * first.apart < others[0][1].apart:
+        return best, True
+    return 0, found[0].near or not near
