@@ -24,9 +24,7 @@ MORE_WORK = pl.Schema(
 """Columns of `more_work`: a row per rank. Ratios are of means per iteration; null is unknown."""
 
 
-def more_work(
-    tables: Tables, roles: dict[int, str], iterations: Collection[int], phase: str | None = None
-) -> pl.DataFrame:
+def more_work(tables: Tables, roles: dict[int, str], iterations: Collection[int]) -> pl.DataFrame:
     """Whether each rank has more to do than the median rank of its role, and how much.
 
     The amount of a kernel is its blocks (its launches where blocks are unknown), that of a copy or
@@ -38,7 +36,6 @@ def more_work(
         tables: of the run (`registry.tables_of`, or `VerdictInputs.tables`).
         roles: rank → role.
         iterations: the selected or flagged ones; of many, an even sample.
-        phase: only what was launched in it; None: in all phases.
 
     Returns:
         MORE_WORK in rank order, a row for every rank of `roles`. All but `rank` is null for a rank
@@ -48,8 +45,6 @@ def more_work(
     every_rank = pl.DataFrame({"rank": sorted(roles)}, schema_overrides={"rank": pl.Int64})
     if rows is None:
         rows = pl.DataFrame(schema=_NEEDED)
-    if phase is not None:
-        rows = rows.filter(pl.col("phase") == phase)
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     length = pl.col("iteration").n_unique().over("rank")
     sums = (
