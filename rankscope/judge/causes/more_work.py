@@ -16,12 +16,9 @@ MORE_WORK = pl.Schema(
         "more": pl.Boolean,  # ratio > 1 + SAME
         "ratio": pl.Float64,  # its work at the usual speed / the lower median of its role
         "extra_ns": pl.Float64,  # what it has beyond that median, at the usual speed
-        "launches": pl.Float64,  # ratio of the launches of its kernels
-        "blocks": pl.Float64,  # of the blocks of its kernels
-        "bytes": pl.Float64,  # of the bytes of its copies and sets
     }
 )
-"""Columns of `more_work`: a row per rank. Ratios are of means per iteration; null is unknown."""
+"""Columns of `more_work`: a row per rank, of means per iteration; null is unknown."""
 
 
 def more_work(tables: Tables, roles: dict[int, str], iterations: Collection[int]) -> pl.DataFrame:
@@ -92,7 +89,7 @@ def _ratios(sums: pl.DataFrame) -> pl.DataFrame:
         sums: rank, role, kind, name, total_ns, count, size: means per iteration.
     """
     name = ["role", "kind", "name"]
-    time, on_device = pl.col("total_ns"), pl.col("kind").is_in(["kernel", "graph"])
+    time = pl.col("total_ns")
     sized = (pl.col("size") > 0).all().over(name)
 
     def priced(amount: pl.Expr) -> pl.Expr:
@@ -100,23 +97,12 @@ def _ratios(sums: pl.DataFrame) -> pl.DataFrame:
         return amount * (time / amount).quantile(0.5, "lower").over(name)
 
     usual = pl.when(sized).then(priced(pl.col("size"))).otherwise(priced(pl.col("count")))
-    works = sums.with_columns(
-        work=usual,
-        launches=pl.when(on_device).then(priced(pl.col("count"))),
-        blocks=pl.when(on_device & sized).then(priced(pl.col("size"))),
-        bytes=pl.when(~on_device & sized).then(priced(pl.col("size"))),
-    )
-    parts = ["work", "launches", "blocks", "bytes"]
-    per_rank = works.group_by("rank", "role").agg(
-        pl.when(pl.col(part).is_not_null().any()).then(pl.col(part).sum()).alias(part)
-        for part in parts
-    )
-    median = pl.col(*parts).quantile(0.5, "lower").over("role")
-    extra = pl.col("work") - pl.col("work").quantile(0.5, "lower").over("role")
+    work, median = pl.col("work"), pl.col("work").quantile(0.5, "lower").over("role")
     return (
-        per_rank.filter(pl.len().over("role") > 1)
-        .with_columns(pl.col(*parts) / median, extra_ns=extra)
-        .with_columns(pl.when(pl.col(*parts).is_finite()).then(pl.col(*parts)).name.keep())
-        .rename({"work": "ratio"})
-        .with_columns(more=pl.col("ratio") > 1 + SAME)
+        sums.with_columns(work=usual)
+        .group_by("rank", "role")
+        .agg(pl.when(work.is_not_null().any()).then(work.sum()))
+        .filter(pl.len().over("role") > 1)
+        .with_columns(ratio=pl.when((work / median).is_finite()).then(work / median))
+        .with_columns(extra_ns=work - median, more=pl.col("ratio") > 1 + SAME)
     )
