@@ -272,9 +272,8 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
         story: of the whole run.
 
     Returns:
-        rank, role, iteration, excess_ns (null where unknown), length_ns (the role's median
-        iteration), flagged, cause (phase with the largest excess, where flagged),
-        cause_excess_ns and `<phase>_excess`.
+        rank, role, iteration, excess_ns (null where unknown), flagged, cause (phase with the
+        largest excess, where flagged) and `<phase>_excess`.
     """
     stands_out = excess.share > story.event
     for each in story.slow:
@@ -291,10 +290,8 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
             "role": pl.Series(excess.role_names).gather(excess.roles[row]),
             "iteration": excess.numbers[column],
             "excess_ns": excess.total[row, column].round().astype(np.int64),
-            "length_ns": np.nan_to_num(excess.length[row, column]).round().astype(np.int64),
             "flagged": stands_out[row, column] & (excess.total[row, column] > 0),
             "cause": pl.Series(excess.phases).gather(largest),
-            "cause_excess_ns": np.where(has_cause, most, 0.0).round().astype(np.int64),
             **{
                 f"{phase}_excess": pl.Series(amounts).fill_nan(None).round().cast(pl.Int64)
                 for phase, amounts in zip(excess.phases, by_phase.T, strict=True)
@@ -302,4 +299,4 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
         }
     )
     shown = pl.col("flagged") & pl.Series(has_cause)
-    return frame.with_columns(pl.when(shown).then(pl.col("cause", "cause_excess_ns")))
+    return frame.with_columns(pl.when(shown).then(pl.col("cause")))
