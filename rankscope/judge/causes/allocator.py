@@ -32,8 +32,6 @@ DETECTOR = Detector(
     kind=CauseKind.ALLOCATOR,
     findings=_findings,
     sentence=_sentence,
-    remedy="reuse buffers; a caching allocator of the framework should not call the driver in the "
-    "step: compare the memory that the ranks use",
     tables=(TABLE,),
     capture=Record.HOST,
     precedence=Precedence.EXPLANATION,

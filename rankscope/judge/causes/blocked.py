@@ -105,8 +105,6 @@ DETECTOR = Detector(
     kind=CauseKind.BLOCKED,
     findings=_findings,
     sentence=_sentence,
-    remedy="take the call out of the step, or do it on another thread: write checkpoints in the "
-    "background, prefetch data, look for the holder of a lock",
     tables=(TABLE,),
     states=(HostState.BLOCKED,),
     capture=Record.HOST,

@@ -20,6 +20,4 @@ DETECTOR = Detector(
     findings=_findings,
     sentence=_sentence,
     kinds=("copy", "set"),
-    remedy="use pinned host memory, and compare the device's PCIe link with the others': "
-    "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv",
 )

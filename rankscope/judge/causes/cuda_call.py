@@ -39,8 +39,6 @@ DETECTOR = Detector(
     kind=CauseKind.CUDA_CALL,
     findings=_findings,
     sentence=_sentence,
-    remedy="find what makes this rank synchronise or launch more than its peers: .item(), .cpu(), "
-    "printing a tensor, a shape that depends on data",
     tables=(TABLE,),
     states=(HostState.CUDA_CALL,),
     precedence=Precedence.EXPLANATION,

@@ -32,7 +32,6 @@ class Detector:
     """The findings to report, in any order: together they explain LEAST_SHARE of the excess."""
     sentence: Callable[[Finding], str]
     """One finding as a clause of the verdict's sentence; names go through `sanitized`."""
-    remedy: str  # what to do next
     tables: tuple[str, ...] = ("activities",)
     alternatives: tuple[str, ...] = ()  # any of these does as well as all of `tables`
     kinds: tuple[str, ...] = ()  # of `activities`: without any of them it cannot speak

@@ -27,6 +27,4 @@ DETECTOR = Detector(
     findings=_findings,
     sentence=_sentence,
     kinds=("kernel",),
-    remedy="compare the clocks, temperature and power limit of this device with those of the "
-    "others: nvidia-smi -q -d CLOCK,TEMPERATURE,POWER,PERFORMANCE",
 )

@@ -44,8 +44,6 @@ DETECTOR = Detector(
     findings=_findings,
     sentence=_sentence,
     alternatives=(TABLE,),
-    remedy="collect garbage at the same iteration on all ranks: gc.disable(), and gc.collect() "
-    "every few hundred iterations",
     capture=Record.GARBAGE,
     precedence=Precedence.EXPLANATION,
 )

@@ -19,8 +19,6 @@ LOADER = Detector(
     findings=partial(_findings, cause=CauseKind.LOADER),
     sentence=lambda found: f"the device idles {ms(found.excess_ns)} longer, waiting for data",
     kinds=("idle",),
-    remedy="compare storage and CPU load of this rank's host with the others'; give the loader "
-    "more workers or a deeper prefetch queue",
 )
 
 STARVED = Detector(
@@ -30,6 +28,4 @@ STARVED = Detector(
         f"the device idles {ms(found.excess_ns)} longer, because the host launches late"
     ),
     kinds=("idle",),
-    remedy="look at the rank's host threads between the launches: the program's own work, "
-    "synchronising calls, other load on the cores",
 )

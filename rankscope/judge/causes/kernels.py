@@ -83,7 +83,6 @@ MORE = Detector(
     findings=partial(kernel_findings, cause=CauseKind.MORE_WORK),
     sentence=lambda found: f"{taking_longer(found)} for more work",
     kinds=("kernel",),
-    remedy="compare what the ranks are given: batch sizes, sequence lengths, layers, experts",
 )
 
 CONTENTION = Detector(
@@ -93,6 +92,4 @@ CONTENTION = Detector(
         f"{taking_longer(found)}, because more of it than usual overlaps collectives"
     ),
     kinds=("kernel",),
-    remedy="look at which collectives run beside these kernels on this rank only; compare a run "
-    "with fewer channels for collectives (NCCL_MAX_NCHANNELS)",
 )

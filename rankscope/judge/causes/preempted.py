@@ -33,9 +33,6 @@ DETECTOR = Detector(
     kind=CauseKind.PREEMPTED,
     findings=_findings,
     sentence=_sentence,
-    remedy="see what else runs on the rank's cores, and which quota it has: taskset -p, "
-    "cat /sys/fs/cgroup/cpu.stat; record all processes with --cpuctxsw=system-wide. If it maps "
-    "files, see its major page faults (ps -o maj_flt) and on which file system they lie",
     tables=(TABLE,),
     states=(HostState.ON_CPU, HostState.OFF_CPU),
     capture=Record.HOST,

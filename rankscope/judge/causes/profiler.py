@@ -27,8 +27,6 @@ DETECTOR = Detector(
     kind=CauseKind.PROFILER,
     findings=_findings,
     sentence=_sentence,
-    remedy="record less: fewer traces, a lower sampling rate, or a range of iterations that begins "
-    "some steps after the profiler; then compare again",
     tables=(TABLE,),
     capture=Record.HOST,
     precedence=Precedence.EXPLANATION,

@@ -23,7 +23,6 @@ DETECTOR = Detector(
     kind=CauseKind.RANGE,
     findings=_findings,
     sentence=_sentence,
-    remedy="look into this range on the timeline of the rank's report: rankscope pick-reports",
     capture=Record.PARTS,
     precedence=Precedence.SURROUNDING,
 )

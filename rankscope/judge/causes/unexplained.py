@@ -43,7 +43,6 @@ DETECTOR = Detector(
     kind=CauseKind.UNEXPLAINED,
     findings=_findings,
     sentence=_sentence,
-    remedy="record what the host does on this rank, a median one and a fast one",
     tables=(TABLE,),
     capture=Record.HOST,
     precedence=Precedence.REST,

@@ -35,7 +35,6 @@ THROTTLED = Detector(
     kind=THROTTLING,
     findings=throttled,
     sentence=lambda finding: f"clock {finding.name} was low",
-    remedy="cool it",
     tables=("measures",),
     precedence=Precedence.EXPLANATION,
 )
@@ -84,7 +83,6 @@ def test_a_detector_without_its_table_is_silent_and_says_how_to_capture_it(
         kind=THROTTLING,
         findings=throttled,
         sentence=lambda _: "never said",
-        remedy="cool it",
         tables=("activities", "clock_samples"),
         capture="--gpu-metrics-devices=all",
     )
@@ -118,9 +116,7 @@ def test_a_table_is_read_once_and_only_in_the_flagged_iterations() -> None:
 def test_every_cause_has_one_detector_with_all_that_users_need() -> None:
     assert sorted(each.kind for each in registry.DETECTORS) == sorted(CauseKind)
     for detector in registry.DETECTORS:
-        assert detector.remedy, detector.kind
         assert detector.capture, detector.kind
-        assert not detector.remedy.endswith("."), "the sentence around it ends it"
         finding = Finding(detector.kind, "a\x1bname", 6_000_000, 0.5, "kernel")
         assert "6.00 ms" in detector.sentence(finding)
         assert "\x1b" not in detector.sentence(finding)
