@@ -154,20 +154,6 @@ def _moved(times: Times, shifts: Times, slopes: Floats) -> Times:
     return np.asarray(moved, dtype=np.int64)
 
 
-def fit_clock(reference: Times, other: Times) -> ClockFit:
-    """Fit the ends of shared collectives, robustly against outliers.
-
-    The slope is the median slope between instances half a run apart.
-
-    Args:
-        reference: ends on the reference's UTC, ns, ascending; shape (n,), n ≥ 2.
-        other: ends of the same instances on the other clock's UTC, ns; shape (n,).
-    """
-    middle = (int(reference[0]) + int(reference[-1])) // 2
-    level, slope, spread = _fit(reference - middle, (reference - other)[None])
-    return ClockFit(round(level[0]), float(slope[0]) * 1e6, round(spread[0]))
-
-
 def solve_clocks(
     groups: list[Group], lowest: int, spans: dict[int, tuple[int, int]] | None = None
 ) -> Clocks:

@@ -92,6 +92,20 @@ def test_errors_add_up_along_a_chain() -> None:
     assert np.mean(right) >= 0.95
 
 
+def test_clocks_that_agree_do_not_drift() -> None:
+    jitter = np.random.default_rng(1).integers(-1500, 1501, (60, 2))
+    ends = np.arange(60)[:, None] * 30_000_000 + jitter
+    fit = solve_clocks([Group((0, 1), ends, (0, 0))], 0).fits[1]
+    assert fit.drift_ppm == 0.0
+    assert abs(fit.offset_ns) < 1_500
+    assert 500 < fit.spread_ns < 3_000
+
+
+def test_instances_at_one_moment_are_no_crash() -> None:
+    together = Group((0, 1), np.array([[0, -9]] * 4), (0, 0))
+    assert solve_clocks([together], 0).fits[1].offset_ns == 9
+
+
 @pytest.mark.parametrize("share", [0.05, 0.2])
 def test_ends_that_come_late_do_not_move_clocks(share: float) -> None:
     """A host that wakes up late now and then: milliseconds on a few ends of one rank."""
