@@ -161,12 +161,13 @@ def _compared(reports: list[Examined]) -> Iterator[Placed]:
         for rank in problem.ranks or counted or owner if problem.code not in BEFORE else ():
             message = problem.message.removeprefix(named(problem.ranks))
             yield _placed(owner[rank], problem.code, message)
-    by_rank = comparison.scope.tables.iterations.group_by("rank").agg("iteration").sort("rank")
-    held: dict[int, list[int]] = dict(by_rank.iter_rows())
-    common = set.intersection(*map(set, held.values()))
-    everything = set.union(*map(set, held.values()))
+    iterations = comparison.scope.tables.iterations
+    whole = {*iterations.filter("complete")["iteration"]}  # on some rank: a pause is on none
+    by_rank = iterations.group_by("rank").agg("iteration").sort("rank")
+    held: dict[int, set[int]] = {rank: whole & {*numbers} for rank, numbers in by_rank.iter_rows()}
+    common = set.intersection(*held.values())
     for rank, numbers in held.items():
-        lacking = sorted(everything - set(numbers))
+        lacking = sorted(whole - numbers)
         if lacking:
             message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
             yield _placed(owner[rank], "iterations-missing", message, fatal=not common)

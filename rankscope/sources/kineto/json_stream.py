@@ -8,7 +8,7 @@ fields of `Event` and `About` become objects.
 import gzip
 import re
 import zlib
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -269,6 +269,11 @@ class EventFile:
         raise self._no_trace(data)
 
     def _no_trace(self, data: bytes) -> UnreadableReport:
+        if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            return UnreadableReport(
+                f"{self.path}: is text in UTF-16, which JSON is not",
+                hint="convert it: iconv -f UTF-16 -t UTF-8 TRACE > NEW",
+            )
         if data.lstrip()[:1] != b"{":
             return UnreadableReport(f"{self.path}: is not JSON", hint=NAME_HINT)
         if b'"nodes"' in data and b'"ctrl_deps"' in data:

@@ -198,7 +198,7 @@ def _check(path: Path, file: EventFile, events: Frames, limits: Limits) -> None:
         if file.is_cut:
             raise file.truncated()
         raise UnreadableReport(
-            f"{path}: holds {counted(file.events, 'event')}, but none of the PyTorch profiler",
+            f"{path}: holds {counted(file.events, 'event')}, but no range and no work of a device",
             hint="name a trace of torch.profiler, recorded with ProfilerActivity.CPU and .CUDA",
         )
 

@@ -11,6 +11,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import ReportError, SeveralRuns
+from rankscope.ingestion.check import check
 from rankscope.sources.discover import discover, united
 from tests.pytorch_job import EXTRA_US, Job, write
 from tests.support import Cli, mostly_slow
@@ -97,6 +98,13 @@ def test_steps_without_a_number_between_are_incomplete(tmp_path: Path) -> None:
         [cycles(tmp_path / "job", firsts=(2, 10))], tmp_path / "a.duckdb", jobs=1
     )
     assert run.compare().facts.iterations == (*range(2, 10), *range(11, 18))
+
+
+def test_a_pause_between_windows_is_no_iteration_that_a_rank_lacks(tmp_path: Path) -> None:
+    folder = cycles(tmp_path / "job", "rank{rank}/step{step}.json")
+    (folder / "rank2" / "step14.json").unlink()
+    said = [each.message for of in check([folder], jobs=1) for each in of.problems]
+    assert "lacks iterations 14-21 that others have; 8 are common" in said
 
 
 def test_a_window_that_was_cut_loses_its_last_steps(tmp_path: Path) -> None:
