@@ -196,7 +196,7 @@ def decode(pages: Bytes, outputs: Outputs, shapes: Shapes, target: Target) -> in
     target.used[:] = 0
     target.missing[:] = 0
     room = min(target.values.shape[1], target.views.shape[1] >> 1)
-    kept = shape = 0
+    kept = 0
     for page in range(pages.size // outputs.page_size):
         base = page * outputs.page_size
         end = base + outputs.page_size
@@ -212,15 +212,14 @@ def decode(pages: Bytes, outputs: Outputs, shapes: Shapes, target: Target) -> in
             if start < 0:
                 return UNUSUAL
             length = np.int64(pages[start])
+            shape = entry_of(pages, start, length)
             if not has_shape(pages, start, length, shapes, shape):
-                shape = entry_of(pages, start, length)
-                if not has_shape(pages, start, length, shapes, shape):
-                    # The new shape may take the entry of one that located rows have.
-                    copied = copy_rows(pages, outputs, shapes, target, kept, rows, present)
-                    if not copied or not parse_shape(pages, start, payload, outputs, shapes, shape):
-                        return UNUSUAL
-                    kept += rows
-                    rows = present = 0
+                # The new shape may take the entry of one that located rows have.
+                copied = copy_rows(pages, outputs, shapes, target, kept, rows, present)
+                if not copied or not parse_shape(pages, start, payload, outputs, shapes, shape):
+                    return UNUSUAL
+                kept += rows
+                rows = present = 0
             facts = shapes.facts
             if payload != facts[shape, PAYLOAD] or start + facts[shape, ON_PAGE] > end:
                 return UNUSUAL

@@ -115,7 +115,7 @@ def entry_of(pages: Bytes, start: int, length: int) -> int:
     mixed = last_bytes(pages, start, length) ^ length
     for i in range(length >> 3):
         mixed = mixed * SPREAD ^ int64_before(pages, start + 8 * i + 8)
-    return (mixed * SPREAD >> 32) & (SHAPES - 1)
+    return (mixed * SPREAD >> 56) & (SHAPES - 1)
 
 
 @inlined

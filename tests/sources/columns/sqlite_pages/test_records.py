@@ -3,10 +3,12 @@
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rankscope.model.limits import Limits
 from rankscope.sources.columns.sqlite_pages.frames import most_cells
+from rankscope.sources.columns.sqlite_pages.shapes import entry_of
 from tests.sources.tables import PAGES, Row, both, made
 
 
@@ -35,6 +37,14 @@ def test_headers_that_change_from_row_to_row(page: int, tmp_path: Path) -> None:
         assert paged is not None
         assert library is not None
         assert paged.equals(library)
+
+
+def test_headers_that_differ_at_their_begin_are_remembered_together() -> None:
+    """Start and end are a table's first columns, and need more bytes the later they are."""
+    widths = [(start, end) for start in (4, 5, 6) for end in (4, 5, 6)]
+    headers = [bytes([30, *first, *[1] * 27]) for first in widths]
+    entries = {int(entry_of(np.frombuffer(each, np.uint8), 0, 30)) for each in headers}
+    assert len(entries) == len(headers)
 
 
 @pytest.mark.parametrize("blank", [None, ""])
