@@ -167,7 +167,8 @@ class Decoder:
         )
         texts = count - plan.integers
         self._shapes = Shapes.empty(plan.integers, texts)
-        # `rows` replaces the empty ones. A large array takes memory only where it is written to.
+        # `rows` replaces those that are too small. A large array takes memory only where it is
+        # written to.
         self._target = Target(
             values=np.empty((plan.integers, 0), np.int64),
             views=np.empty((texts, 0), np.int64),
@@ -188,10 +189,11 @@ class Decoder:
         if counts.max() > most_cells(self._page_size) or (counts.min() == 0 and not alone):
             raise Unusual("a page has too many cells or none")
         height = int(counts.sum())
-        self._target = self._target._replace(
-            values=np.empty((self._plan.integers, height), np.int64),
-            views=np.empty((len(self._target.views), 2 * height), np.int64),
-        )
+        if height > self._target.values.shape[1]:
+            self._target = self._target._replace(
+                values=np.empty((self._plan.integers, height), np.int64),
+                views=np.empty((len(self._target.views), 2 * height), np.int64),
+            )
         kept = self._decode(pages, self._outputs, self._shapes, self._target)
         if kept < 0:
             raise Unusual("a page is damaged, or a record has something that is not supported")
@@ -209,9 +211,8 @@ class Decoder:
         if output < plan.integers:
             if missing == rows:  # nothing was written
                 return pl.Series(name, [None], pl.Int64).new_from_index(0, rows)
-            values = target.values[output, :rows]
-            few = 2 * rows <= target.values.shape[1]  # then all memory is not kept for them
-            return _integers(name, values.copy() if few else values, missing)
+            # a copy, so that a column that is kept does not keep the others in memory
+            return _integers(name, target.values[output, :rows].copy(), missing)
         text = output - plan.integers
         if missing == rows:
             column = pl.Series(name, [None], pl.Binary).new_from_index(0, rows)
