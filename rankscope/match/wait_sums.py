@@ -174,6 +174,11 @@ class _Calls(NamedTuple):
     at: Times  # the iteration, counted
     exposing: Flags  # whether waits for it can expose communication
 
+    @property
+    def first(self) -> Times:
+        """Where the calls of each rank begin."""
+        return firsts(self.rank)
+
 
 class _Exposed(NamedTuple):
     """EXPOSED of some ranks."""
@@ -262,10 +267,9 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
     # time in which waits overlap is claimed by the call that came first
     spans = _spans(begin, calls.wait, order)
     claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
-    first = firsts(rank)
-    sums = _summed(calls, first, claimed, numbered)
+    sums = _summed(calls, claimed, numbered)
     waited = _waited(calls, exposing, claimed)
-    share = _shares(calls, first, np.ones_like(exposing))
+    share = _shares(calls, np.ones_like(exposing))
     if selected.all():
         return _ChunkWaits(sums, (share, share), waited, None)
     chosen, alone = selected[calls.at], None
@@ -277,34 +281,28 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
             len(begin), chosen_spans, chosen_order, axis.union(*exposed.where(exposed.chosen)[:3])
         )
         alone = _waited(calls, exposing & chosen, claimed)
-    return _ChunkWaits(sums, (_shares(calls, first, chosen), share), waited, alone)
+    return _ChunkWaits(sums, (_shares(calls, chosen), share), waited, alone)
 
 
-def _shares(calls: _Calls, first: Times, counted: Flags) -> pl.DataFrame:
-    """How often each rank came last to its calls: rank, last_arriver_share.
-
-    Args:
-        calls: of some ranks.
-        first: where those of each rank begin.
-        counted: which of them count.
-    """
-    came_last = counted & (calls.last == calls.rank)
+def _shares(calls: _Calls, counted: Flags) -> pl.DataFrame:
+    """How often each rank came last to the calls that count: rank, last_arriver_share."""
+    first, came_last = calls.first, counted & (calls.last == calls.rank)
     often, total = (np.add.reduceat(each, first, dtype=np.int64) for each in (came_last, counted))
     some = total > 0
     ranks = calls.rank[first[some]].astype(np.int64)
     return pl.DataFrame({"rank": ranks, "last_arriver_share": often[some] / total[some]})
 
 
-def _summed(calls: _Calls, first: Times, claimed: Times, numbered: Times) -> pl.DataFrame:
+def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
     """`Waits.by_iteration` of some ranks, in order.
 
     Args:
         calls: of these ranks.
-        first: where those of each rank begin.
         claimed: the exposed waiting of each.
         numbered: all iterations, ascending.
     """
     # a cell is an iteration of a rank: both are counted
+    first = calls.first
     lengths = np.diff(first, append=len(calls.rank))
     cell = np.repeat(np.arange(len(first)) * len(numbered), lengths) + calls.at
     size = len(first) * len(numbered)
