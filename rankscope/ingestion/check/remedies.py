@@ -27,8 +27,6 @@ OF_ANY = {
     "pattern-unused": "correct the pattern, or nothing if only other ranks have such ranges",
     "phases-recur": "nothing to do; an iteration per batch gives exact gains: --iteration REGEX",
     "options-differ": "ingest all reports again with the same options",
-    "part-unread": "export the report again where names are missing; communicators of NCCL are "
-    "inferred from their collectives, and a newer rankscope may read them directly",
     "roles-inferred": "look at the groups; if they are wrong, state them with --roles",
     "report-copied": "nothing to do, or remove the copies",
     "several-devices": "nothing to do; or run one process per device",
@@ -91,6 +89,8 @@ REMEDIES = {
     "phases-from-operators": f"{PARTS}forward='REGEX' and so on",
     "phases-unknown": "record whole steps, ten or more: {capture} --capture-range cudaProfilerApi; "
     "kernels of CUDA graphs: {capture} --cuda-graph-nodes, and a graph for each phase",
+    "part-unread": "export the report again where names are missing; communicators of NCCL are "
+    "inferred from their collectives, and a newer rankscope may read them directly",
     "phase-unnamed": f"{PARTS}backward='REGEX' and so on",
     "launches-missing": "record the API calls: nsys --trace=cuda, and export with the table "
     "CUPTI_ACTIVITY_KIND_RUNTIME",

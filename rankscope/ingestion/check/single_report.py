@@ -23,6 +23,7 @@ from rankscope.model.reports import (
     ReportRows,
 )
 from rankscope.sources.recorders import Record, Recorder, advice, recorder_of
+from rankscope.util.wording import counted
 
 CODES = {
     errors.NoIterations: "no-iterations",
@@ -111,7 +112,7 @@ def _problems(examined: Examined) -> Iterator[CheckWarning]:
     if examined.has_steps and _complete(rows) < FEW_ITERATIONS:
         yield with_remedy(
             "few-iterations",
-            f"holds {_complete(rows)} complete iterations: too few to show a pattern",
+            f"holds {counted(_complete(rows), 'complete iteration')}: too few to show a pattern",
             scheduler,
         )
     if rows.facts.utc_start_ns is None:

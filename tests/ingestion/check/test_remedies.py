@@ -11,6 +11,7 @@ from rankscope.ingestion.check.remedies import (
     ANY,
     LAUNCHERS,
     OF_ANY,
+    OF_INSPECTOR,
     OF_PYTORCH,
     PYTORCH,
     REMEDIES,
@@ -38,6 +39,10 @@ def test_its_command_lines_are_taken(cli: Cli, code: str) -> None:
         words = [VALUES.get(word, word) for word in shlex.split(line)]
         known = [*words[:2], *(w for w in words[2:] if w.startswith("--") or w in VALUES.values())]
         assert cli(*known).code == 0, line
+
+
+def test_no_advice_hides_that_of_a_recorder() -> None:
+    assert not OF_ANY.keys() & {*REMEDIES, *OF_PYTORCH, *OF_INSPECTOR}
 
 
 def test_they_name_the_wrapper_of_the_launcher() -> None:
