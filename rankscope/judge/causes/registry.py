@@ -7,18 +7,13 @@ from functools import cache
 import polars as pl
 
 from rankscope.judge.causes import (
-    allocator,
+    activities,
     blocked,
-    copies,
     cuda_call,
-    device,
     garbage_collection,
-    idle,
     kernels,
     on_cpu,
-    preempted,
-    profiler,
-    ranges,
+    thread_states,
     unexplained,
 )
 from rankscope.judge.causes.context import CauseContext, Tables
@@ -33,19 +28,19 @@ from rankscope.util.numbers import sampled
 
 DETECTORS: tuple[Detector, ...] = (
     garbage_collection.DETECTOR,
-    device.DETECTOR,
+    kernels.DEVICE,
     kernels.MORE,
     kernels.CONTENTION,
-    idle.STARVED,
-    idle.LOADER,
-    copies.DETECTOR,
-    ranges.DETECTOR,
+    activities.STARVED,
+    activities.LOADER,
+    activities.COPIES,
+    activities.RANGE,
     blocked.DETECTOR,
-    preempted.DETECTOR,
+    thread_states.PREEMPTED,
     on_cpu.DETECTOR,
-    allocator.DETECTOR,
+    thread_states.ALLOCATOR,
     cuda_call.DETECTOR,
-    profiler.DETECTOR,
+    thread_states.PROFILER,
     unexplained.DETECTOR,
 )
 """One per cause. The order does not matter: findings are sorted."""
