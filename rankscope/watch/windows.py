@@ -313,11 +313,11 @@ def _origin(capture: Capture) -> tuple[object, ...] | None:
     return known if capture.ranks and None not in known else None
 
 
-def _overlap(one: Capture, other: Capture) -> bool:
-    starts, ends = (one.start_ns, other.start_ns), (one.end_ns, other.end_ns)
-    begun = [each for each in starts if each is not None]
-    ended = [each for each in ends if each is not None]
-    return len(begun) == len(ended) == 2 and max(begun) < min(ended)
+def _overlap(one: Capture, other: Capture, slack_ns: int = 0) -> bool | None:
+    """Whether two captures overlap in time; None where a start or an end is unknown."""
+    begun = [each.start_ns for each in (one, other) if each.start_ns is not None]
+    ended = [end for each in (one, other) if (end := each.end_ns) is not None]
+    return max(begun) <= min(ended) + slack_ns if len(begun) == len(ended) == 2 else None
 
 
 def _together(one: Capture, other: Capture) -> bool:
@@ -327,10 +327,5 @@ def _together(one: Capture, other: Capture) -> bool:
     """
     if None not in (one.world_size, other.world_size) and one.world_size != other.world_size:
         return False
-    starts, ends = (one.start_ns, other.start_ns), (one.end_ns, other.end_ns)
-    begun = [each for each in starts if each is not None]
-    ended = [each for each in ends if each is not None]
-    if len(begun) < 2 or len(ended) < 2:
-        return True
     same_host = one.host is not None and one.host == other.host
-    return max(begun) <= min(ended) + (0 if same_host else CLOCK_SLACK_NS)
+    return _overlap(one, other, 0 if same_host else CLOCK_SLACK_NS) is not False
