@@ -1,6 +1,7 @@
-"""`python -m tests.bench.plain PROCESSES REPORT...`: rankscope's columns by sqlite3.
+"""`python -m tests.bench.plain rows|frames PROCESSES REPORT...`: rankscope's columns by sqlite3.
 
-What a script of one's own does at the least: fetch the rows, and do nothing with them.
+What a script of one's own does at the least: fetch the rows, and do nothing with them (`rows`),
+or have them as data frames (`frames`).
 """
 
 import sqlite3
@@ -25,6 +26,7 @@ COLUMNS = {
     ),
     "CUPTI_ACTIVITY_KIND_MEMCPY": (*OF_DEVICE, "bytes", "graphNodeId"),
 }
+TEXT = ("text", "value")
 ROWS = 50_000
 """Fetched at once: all of them would not fit into memory."""
 
@@ -46,11 +48,29 @@ def read(path: str) -> int:
     return rows
 
 
+def frames(path: str) -> int:
+    """Rows read of a report, all of them kept as frames."""
+    import polars as pl  # here: its threads would not survive the fork
+
+    connection = sqlite3.connect(Path(path).resolve().as_uri() + "?mode=ro", uri=True)
+    kept = []
+    for table, columns in COLUMNS.items():
+        names = ", ".join(f'"{name}"' for name in columns)
+        cursor = connection.execute(f"SELECT {names} FROM {table}")
+        schema = {name: pl.String if name in TEXT else pl.Int64 for name in columns}
+        parts = []
+        while fetched := cursor.fetchmany(ROWS):
+            parts.append(pl.DataFrame(fetched, schema, orient="row"))
+        kept.append(pl.concat(parts))
+    connection.close()
+    return sum(frame.height for frame in kept)
+
+
 def main(arguments: list[str]) -> int:
     """Print how many rows all the reports have."""
-    processes, *paths = arguments
+    kind, processes, *paths = arguments
     with ProcessPoolExecutor(int(processes)) as pool:
-        print(sum(pool.map(read, paths)))
+        print(sum(pool.map({"rows": read, "frames": frames}[kind], paths)))
     return 0
 
 

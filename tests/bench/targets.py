@@ -1,12 +1,16 @@
 """`python -m tests.bench.targets`: what users wait for, beside what it should be, in one table.
 
 Makes reports and databases, runs everything in turn, and writes a line for each target into
-MEASUREMENTS.md: what was measured, the ratio that the target limits, and the same of another
-checkout (`--beside TREE`) in the same run. Linux; 6 GB of disk. `--parts` picks some of the lines.
-Without nsys on PATH or in RANKSCOPE_NSYS the lines about exports are left out, and said so.
+MEASUREMENTS.md: what was
+measured, the ratio that the target limits, and the same of another checkout (`--beside TREE`) in
+the same run. Linux; 6 GB of disk. `--parts` picks some of the lines, `--rivals FOLDER` says where
+`tests/bench/rivals.sh FOLDER` installed other tools. Without nsys on PATH or in RANKSCOPE_NSYS the
+lines about exports are left out, and said so.
 """
 
 import argparse
+import gzip
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench import rivals
+from tests.bench.beside import measured
 from tests.bench.costs import ROOT, Cost, cost, machine, settle
 from tests.bench.reports import large_report, large_reports, repeated
 from tests.bench.shapes import SHAPES, shaped_reports
@@ -72,18 +78,31 @@ class Bench:
     folder: Path
     repeat: int
     trees: tuple[Path, ...]  # this checkout first
+    rivals: Path
 
-    def run(self, *words: str, tree: Path = ROOT) -> Cost:
-        """The cost of one rankscope command of a checkout."""
+    def run(self, *words: str, tree: Path = ROOT, own: dict[str, str] | None = None) -> Cost:
+        """The cost of one rankscope command of a checkout; `own` is added to its environment."""
         path = os.pathsep.join((str(tree), str(tree / "cli")))
-        own = {**ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+        own = {**ONE_THREAD, **(own or {}), "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
         return cost([sys.executable, "-m", "rankscope", *words], own)
 
-    def ingest(self, reports: list[Path], jobs: int | None, *words: str, tree: Path = ROOT) -> Cost:
+    def ingest(
+        self,
+        reports: list[Path],
+        jobs: int | None,
+        *words: str,
+        tree: Path = ROOT,
+        own: dict[str, str] | None = None,
+    ) -> Cost:
         """The cost of an ingest into a database of the checkout; jobs: None leaves them open."""
         db = ("--db", str(self.folder / f"{self.trees.index(tree)}.duckdb"), "--rebuild")
         workers = () if jobs is None else ("--jobs", str(jobs))
-        return self.run("ingest", *map(str, reports), *db, *workers, *words, tree=tree)
+        return self.run("ingest", *map(str, reports), *db, *workers, *words, tree=tree, own=own)
+
+    def exported(self, reports: list[Path], own: dict[str, str], tree: Path) -> Cost:
+        """The cost of an ingest of `.nsys-rep` files."""
+        ranks = ("--rank-pattern", r"rank_(?P<rank>\d+)")
+        return self.ingest(reports, 2, *ranks, tree=tree, own=own)
 
     def fastest(self, commands: dict[str, Callable[[], Cost]]) -> dict[str, Cost]:
         """The fastest run of each; in turn, so that what disturbs one disturbs all."""
@@ -149,7 +168,7 @@ def _further(bench: Bench, what: str, few: list[Path], many: list[Path]) -> list
     settle(many)
     commands: dict[str, Callable[[], Cost]] = {}
     for name, some in (("few", few), ("many", many)):
-        plain = [sys.executable, "-m", "tests.bench.plain", "2", *map(str, some)]
+        plain = [sys.executable, "-m", "tests.bench.plain", "rows", "2", *map(str, some)]
         commands[f"sqlite3 {name}"] = lambda plain=plain: cost(plain, {})
         commands |= bench.per_tree(
             lambda tree, some=some: bench.ingest(some, 2, tree=tree), f"ingest {name}"
@@ -202,14 +221,38 @@ def export(bench: Bench) -> Iterator[list[str]]:
         f'\'"$0" export -q true -t {kind} -o "$1/out/$(basename @)" @ > /dev/null\' "$2" "$1"'
     )
     alone = ["sh", "-c", script, "sh", str(folder), nsys]
-    ranks = ("--rank-pattern", r"rank_(?P<rank>\d+)")
     took = bench.fastest(
         {"export": lambda: cost(alone, {})}
-        | bench.per_tree(lambda tree: bench.ingest(reports, 2, *ranks, tree=tree), "ingest")
+        | bench.per_tree(lambda tree: bench.exported(reports, {}, tree), "ingest")
     )
     one = took["export"].seconds
     what = f"`.nsys-rep` to verdict, beside the export alone ({one:.1f} s, {kind})"
     yield bench.line(what, lambda at: took[f"ingest@{at}"].seconds / one, 1.25, "×")
+    yield from _recipe_with_export(bench, reports)
+
+
+def _recipe_with_export(bench: Bench, reports: list[Path]) -> Iterator[list[str]]:
+    """The same beside a recipe, which exports too; both with the recipe's nsys."""
+    recipe = next(way for way in rivals.of_nsys(bench.rivals) if way.name.endswith("nvtx_sum"))
+    what = f"`.nsys-rep` to verdict, beside {recipe.name} with its export"
+    nsys = rivals.nsys_with_recipes(bench.rivals)
+    if nsys is None or recipe.missing is not None:
+        yield [what, f"– ({recipe.missing})", "0.5 ×", "–"]
+        return
+
+    def exports_and_sums() -> Cost:
+        for made in reports[0].parent.glob("*_pqtdir"):
+            shutil.rmtree(made)
+        return cost(recipe.command(2, reports), recipe.environment(2))
+
+    own = {"RANKSCOPE_NSYS": nsys}
+    took = bench.fastest(
+        {recipe.name: exports_and_sums}
+        | bench.per_tree(lambda tree: bench.exported(reports, own, tree), "ingest")
+    )
+    one = took[recipe.name].seconds
+    what = f"{what} ({one:.1f} s)"
+    yield bench.line(what, lambda at: took[f"ingest@{at}"].seconds / one, 0.5, "×")
 
 
 def auto(bench: Bench) -> Iterator[list[str]]:
@@ -274,6 +317,55 @@ def across(bench: Bench) -> Iterator[list[str]]:
         )
 
 
+def peers(bench: Bench) -> Iterator[list[str]]:
+    """Recipes and peers on the same events."""
+    reports = large_reports(ROWS_MB, bench.folder / "exports", FEW, numbered=False)
+    ways = rivals.of_nsys(bench.rivals)
+    found = measured(ways, reports, 2, bench.repeat)
+    yield from (
+        [f"time per event beside {name}", f"– ({why})", "0.5 ×", "–"]
+        for name, why in found.absent.items()
+    )
+    for way in ways:
+        if way.name in found.absent or way.name == way.beside:
+            continue
+        took, events = found.best[way.name]
+        ratio = found.per_event(way.beside) / found.per_event(way.name)
+        yield bench.line(
+            f"time per event beside {way.name} ({took.seconds:.1f} s for {events:,})",
+            lambda _, ratio=ratio: ratio,
+            0.5,
+            "×",
+        )
+
+
+def traces(bench: Bench) -> Iterator[list[str]]:
+    """Eight PyTorch traces, a public one with other ranks, beside HTA."""
+    source = SHARED / "public" / "kineto" / "hta_nccl_metadata_rank0.json.gz"
+    way = rivals.of_traces(bench.rivals)
+    what = f"CPU time of 8 traces, beside {way.name}"
+    missing = way.missing if source.exists() else "not here"
+    if missing is not None:
+        yield [what, f"– ({missing})", "1 ×", "–"]
+        return
+    folder = bench.folder / "traces"
+    folder.mkdir()
+    trace = json.loads(gzip.decompress(source.read_bytes()))
+    reports = [folder / f"rank{rank}.json" for rank in range(MANY)]
+    for rank, path in enumerate(reports):
+        trace["distributedInfo"] |= {"rank": rank, "world_size": MANY}
+        path.write_text(json.dumps(trace))
+    settle(reports)
+    took = bench.fastest(
+        {way.name: lambda: cost(way.command(1, reports), {})}
+        | bench.per_tree(lambda tree: bench.ingest(reports, 1, tree=tree), "ingest")
+    )
+    one = took[way.name].cpu_s
+    size = sum(path.stat().st_size for path in reports) / 1e6
+    what = f"{what} ({one:.1f} s), {size:.0f} MB together"
+    yield bench.line(what, lambda at: took[f"ingest@{at}"].cpu_s / one, 1, "×")
+
+
 def dask(bench: Bench) -> Iterator[list[str]]:
     """CPU time of a report with several workers of a Dask cluster, beside one worker."""
     from tests.ingestion.workers.dask_cluster import Cluster
@@ -300,7 +392,8 @@ def dask(bench: Bench) -> Iterator[list[str]]:
 
 
 PARTS: dict[str, Callable[[Bench], Iterator[list[str]]]] = {
-    each.__name__: each for each in (further, public, start, export, auto, memory, across, dask)
+    each.__name__: each
+    for each in (further, public, start, export, auto, memory, across, dask, peers, traces)
 }
 
 
@@ -316,6 +409,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
     parser.add_argument("--repeat", type=int, default=3, help="of which the fastest counts")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], metavar="TREE")
+    parser.add_argument("--rivals", type=Path, default=Path("rivals"), metavar="FOLDER")
     parser.add_argument("--temp", type=Path, help="folder for the reports")
     parser.add_argument("--print", action="store_true", help="print the table, write no file")
     args = parser.parse_args(arguments)
@@ -325,7 +419,7 @@ def main(arguments: list[str] | None = None) -> int:
             folder = Path(name) / part
             folder.mkdir()
             trees = (ROOT, *(tree.resolve() for tree in args.beside))
-            lines += PARTS[part](Bench(folder, args.repeat, trees))
+            lines += PARTS[part](Bench(folder, args.repeat, trees, args.rivals.resolve()))
             shutil.rmtree(folder)
     beside = f" Beside: {', '.join(map(commit, args.beside))}." if args.beside else ""
     where = f"On {machine()}, load {os.getloadavg()[0]:.1f} afterwards.{beside}"
