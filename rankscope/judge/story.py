@@ -87,24 +87,12 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     fast = fast if fast is not None and _is_sure(fast) else None
     for each in traits:
         excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
-    traits += _facts(excess, noise)
-    return Story(noise, _merged(traits), lead, len(excess.numbers), fast, loaders_bind)
+    slow = (*traits, *_facts(excess, noise))
+    return Story(noise, slow, lead, len(excess.numbers), fast, loaders_bind)
 
 
 def _is_sure(trait: Slow) -> bool:
     return (trait.chance or 0.0) <= ALPHA
-
-
-def _merged(claims: list[Slow]) -> tuple[Slow, ...]:
-    """Claims, with the single events of the same ranks merged into one claim."""
-    merged: dict[object, Slow] = {}
-    for place, each in enumerate(claims):
-        lone = each.chance is None and each.pattern.kind is VerdictKind.TRANSIENT
-        key = each.ranks if lone else place
-        before = merged[key].pattern.iterations if key in merged else ()
-        hits = tuple(sorted((*before, *each.pattern.iterations)))
-        merged[key] = replace(each, pattern=replace(each.pattern, iterations=hits))
-    return tuple(merged.values())
 
 
 def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:
@@ -203,28 +191,27 @@ def _alike(excess: Excess, noise: float, rows: Index) -> tuple[Index, Pattern, f
 
 def _facts(excess: Excess, noise: float) -> list[Slow]:
     """The few ranks or sets of ranks whose events lie apart from all that others do."""
-    share = excess.share
+    share, numbers = excess.share, excess.numbers
     facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
     significant = single = 0
     for count in range(1, FEW + 1):
-        members, worth = _costliest(share, event_of(noise), excess)
-        if not worth.any():
+        members, amount = _costliest(share, event_of(noise), excess)
+        if not amount.any():
             break
-        amount = np.where(worth > 0, share[members].mean(axis=0), 0.0)
-        pattern = pattern_of(amount, 0.0, excess.numbers)
+        pattern = pattern_of(amount, 0.0, numbers)
+        if not pattern.has_one_reason:
+            pattern = replace(pattern, iterations=tuple(numbers[amount > 0].tolist()))
         facts.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
-        events = amount[np.isin(excess.numbers, pattern.iterations) & (amount > 0)]
+        events = amount[np.isin(numbers, pattern.iterations) & (amount > 0)]
         amounts = np.append(amounts, events)
         single += 0 if pattern.has_one_reason else len(events)
         share[facts[-1].cells(excess)] = 0.0
         named[members] = True
-        rare = count == 1 or single <= max(RARE * len(excess.numbers), 1)
+        rare = count == 1 or single <= max(RARE * len(numbers), 1)
         background = share if 2 * named.sum() > len(share) else share[~named]
-        if background.shape[1] >= FEW:
-            background = background - np.median(
-                background, axis=1, keepdims=True
-            )  # a level is no event
+        if background.shape[1] >= FEW:  # a level is no event
+            background = background - np.median(background, axis=1, keepdims=True)
         others = np.maximum(np.abs(background), NOISE * noise)
         if rare and chance_of_largest(amounts, others) <= ALPHA:
             significant = count
@@ -232,34 +219,28 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
 
 
 def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floats]:
-    """The rank or the set of ranks (rows) whose events cost most, and the cost by iteration, ns.
+    """The rank or the set of ranks (rows) whose events cost most, and their share by iteration.
 
     The cost is the time by which they exceed all others. An event is a share above `least`. The
     ranks of a set have events in the same iteration, and are at most half of all ranks.
     """
-    events = share > least
+    events, largest = share > least, share.max(axis=0)
     unit = np.nan_to_num(excess.unit).max(axis=0)
-    best, most = np.zeros(1, dtype=np.int64), np.zeros(len(unit))
-    second, first = np.partition(np.vstack((0 * share[:1], share)), -2, axis=0)[-2:]
-    if len(candidates := np.flatnonzero(events.any(axis=1))):
-        others = np.maximum(np.where(share[candidates] >= first, second, first), 0.0)
-        worth = np.where(
-            events[candidates], np.maximum(share[candidates] - others, 0.0) * unit, 0.0
-        )
-        one = int(worth.sum(axis=1).argmax())
-        best, most = candidates[[one]], worth[one]
-    for column in sorted({tuple(np.flatnonzero(each).tolist()) for each in events.T}):
-        members = np.array(column)
-        if not 1 < len(members) <= len(share) // 2:
+    best, amount, most = np.zeros(1, dtype=np.int64), np.zeros(len(unit)), 0.0
+    sets = {(int(row),) for row in share.argmax(axis=0)[events.any(axis=0)]}
+    sets |= {tuple(np.flatnonzero(each).tolist()) for each in events.T}
+    for rows in map(np.array, sorted(sets)):
+        if not 0 < len(rows) <= max(len(share) // 2, 1):
             continue
-        columns = np.flatnonzero(events[members].mean(axis=0) >= MOST)
-        own = np.median(share[np.ix_(members, columns)], axis=0)
-        others = np.delete(share[:, columns], members, 0).max(axis=0)
-        cost = np.zeros(len(unit))
-        cost[columns] = np.maximum(own - np.maximum(others, 0.0), 0.0) * unit[columns]
-        if cost.sum() > most.sum():
-            best, most = members, cost
-    return best, most
+        together = events[rows].mean(axis=0) >= MOST
+        columns = np.flatnonzero(together & (share[rows].max(axis=0) >= largest))
+        own = np.median(share[np.ix_(rows, columns)], axis=0)
+        others = np.delete(share[:, columns], rows, 0).max(axis=0, initial=0.0)
+        cost = np.maximum(own - others, 0.0) * unit[columns]
+        if cost.sum() > most:
+            best, most, amount = rows, float(cost.sum()), np.zeros(len(unit))
+            amount[columns] = np.where(cost > 0, share[np.ix_(rows, columns)].mean(axis=0), 0.0)
+    return best, amount
 
 
 def flagged(excess: Excess, story: Story) -> pl.DataFrame:
