@@ -213,16 +213,12 @@ def _prices(
     if parts is None:
         return None
     replay = Replay(*parts)
-    groups, streams = comparison.matching.groups, comparison.matching.streams
-    members = streams.group_by("group").agg(pl.col("rank").unique().sort())
-    slow = slow_transfers(
-        instances,
-        replay.service(instances.height),
-        [*inputs.selected],
-        dict(members.iter_rows()),
-        dict(groups.select("group", "label").iter_rows()),
-        {*streams.filter(pl.col("place") == "host")["group"]},
+    members = comparison.matching.streams.group_by("group").agg(
+        members=pl.col("rank").unique().sort(), on_host=(pl.col("place") == "host").any()
     )
+    labels = comparison.matching.groups.select("group", "label")
+    groups = members.join(labels, on="group", how="left")
+    slow = slow_transfers(instances, replay.service(instances.height), inputs.selected, groups)
     return Prices(inputs.excess, replay, slow, phases_recur=comparison.phases_recur)
 
 

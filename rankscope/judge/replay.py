@@ -6,7 +6,6 @@ Where exposed communication ended with a collective, the rank is held up until t
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,22 +32,11 @@ MOST_TOGETHER = 4_000_000
 """Calls that are played at once, summed over healings; at least one healing is played."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Healing:
-    """Time taken out of a run before it is played again.
+class Healing(NamedTuple):
+    """Time taken out of a run before it is played again; None: nothing."""
 
-    `work`: ns by row of `Replay.rows` and phase of `Replay.phases`; None: nothing. `transfer`: ns
-    by instance of a collective; None: nothing.
-    """
-
-    work: Floats | None = None
-    transfer: Floats | None = None
-
-    @property
-    def key(self) -> tuple[int | None, ...]:
-        """A key that is equal for equal healings."""
-        parts = (self.work, self.transfer)
-        return tuple(None if each is None else hash(each.tobytes()) for each in parts)
+    work: Floats | None = None  # ns by row of `Replay.rows` and phase of `Replay.phases`
+    transfer: Floats | None = None  # ns by instance of a collective
 
 
 class Step(NamedTuple):
@@ -221,7 +209,10 @@ class Replay:
             numbers: the iterations whose time counts.
         """
         played = tuple(numbers)
-        keys = [(played, each.key) for each in (Healing(), *healings)]
+        keys = [
+            (played, *(None if part is None else hash(part.tobytes()) for part in each))
+            for each in (Healing(), *healings)
+        ]
         fresh = dict(zip(keys, (Healing(), *healings), strict=True))
         fresh = {key: each for key, each in fresh.items() if key not in self._known}
         self._known |= zip(fresh, self.times_ns([*fresh.values()], played), strict=True)

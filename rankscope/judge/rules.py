@@ -184,7 +184,7 @@ def heavy_role(judged: Judgement) -> Verdict | None:
         excess_ns=_mean(per[hit]),
         excess=_mean(per[hit]) / typical if typical else None,
         iterations=tuple(excess.numbers[hit].tolist()),
-        gain_ns=judged.gains["role"],
+        gain_ns=judged.prices.most(healed, judged.gains["role"]),
         next="",
     )
     return _with_more_work(verdict, judged, "the median role", BALANCE_ROLES)
@@ -270,7 +270,7 @@ def rotating(judged: Judgement) -> Verdict | None:
     cause, share = excess.main_phase(sums, sums.sum())
     leading = None
     if not story.loaders_bind and len(most) <= min(FEW, len(excess.ranks) // 2):
-        leading = _leading(judged, most, _saved(judged, most)[0], None)
+        leading = _leading(judged, most, _saved(judged, most), None)
     subject = (
         f"No rank in particular is slow: {counted(len(most), 'rank')}"
         if leading is None
@@ -298,15 +298,15 @@ def rotating(judged: Judgement) -> Verdict | None:
 
 def undecided(judged: Judgement) -> Verdict | None:
     """Imbalance costs much, and some ranks lead, but chance is not unlikely enough."""
-    inputs, prices, lead = judged.inputs, judged.prices, judged.inputs.story.lead
+    inputs, lead = judged.inputs, judged.inputs.story.lead
     total, count, least = inputs.total_ns, inputs.story.count, LEAST_GAIN * inputs.total_ns
     if judged.everything_ns < MUCH * total:
         return None
     ranks = () if lead is None else lead.ranks
-    gain, healing = _saved(judged, ranks)
+    gain = _saved(judged, ranks)
     if gain < least:  # who leads in the run need not do so in a part of it
         lead, ranks = None, (holders(judged)[0],)
-        gain, healing = _saved(judged, ranks)
+        gain = _saved(judged, ranks)
     costs = (
         f"imbalance costs {judged.at_most}{percent(judged.cost_ns / total)} of the time over "
         f"{counted(len(inputs.numbers), 'iteration')}"
@@ -314,7 +314,7 @@ def undecided(judged: Judgement) -> Verdict | None:
     if gain < least:
         reason = f"{costs}, and no rank is slow beyond chance"
         return replace(inconclusive(reason, MORE), gain_all_ns=judged.cost_ns)
-    chance, gain = _chance(lead), prices.most(healing, gain)
+    chance = _chance(lead)
     settles = iterations_to_settle(chance, ALPHA, count)
     causes = registry.findings(inputs.context(lead)) if lead and settles else ()
     why = f" ({registry.findings_sentence(causes)})" if causes else ""
@@ -432,10 +432,11 @@ def interval(share: Floats) -> tuple[float, float] | None:
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
-def _saved(judged: Judgement, ranks: tuple[int, ...]) -> tuple[int, Floats]:
-    """What ranks at their role's median save, and the healing."""
-    healing = only(judged.prices.everything, np.isin(judged.inputs.excess.ranks, ranks))
-    return judged.prices.of([healing])[0], healing
+def _saved(judged: Judgement, ranks: tuple[int, ...]) -> int:
+    """What ranks at their role's median save, ns."""
+    prices = judged.prices
+    healing = only(prices.everything, np.isin(judged.inputs.excess.ranks, ranks))
+    return prices.most(healing, *prices.of([healing]))
 
 
 def _chance(lead: Slow | None) -> float:

@@ -227,8 +227,8 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floa
     events, largest = share > least, share.max(axis=0)
     unit = np.nan_to_num(excess.unit).max(axis=0)
     best, amount, most = np.zeros(1, dtype=np.int64), np.zeros(len(unit)), 0.0
-    sets = {(int(row),) for row in share.argmax(axis=0)[events.any(axis=0)]}
-    sets |= {tuple(np.flatnonzero(each).tolist()) for each in events.T}
+    sets = {tuple(np.flatnonzero(each).tolist()) for each in events.T}
+    sets |= {(row,) for row in share.argmax(axis=0)[events.any(axis=0)].tolist()}
     for rows in map(np.array, sorted(sets)):
         if not 0 < len(rows) <= max(len(share) // 2, 1):
             continue

@@ -1,6 +1,6 @@
 """Collectives whose transfer takes longer than usual. See METHOD.md#verdict."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,7 @@ class SlowTransfers:
 
 
 def slow_transfers(
-    instances: pl.DataFrame,
-    service: Floats,
-    numbers: list[int],
-    members: dict[int, list[int]],
-    labels: dict[int, str],
-    on_host: Collection[int] = (),
+    instances: pl.DataFrame, service: Floats, numbers: Sequence[int], groups: pl.DataFrame
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
@@ -40,20 +35,12 @@ def slow_transfers(
         instances: group, operation, iteration, ordinal, bytes (null where unknown).
         service: what each took from the moment when all were ready, ns; NaN where unknown.
         numbers: the selected iterations.
-        members: group → its ranks.
-        labels: group → the name of its communicator.
-        on_host: groups whose collectives hosts carry out.
+        groups: group, label, members (list of ranks), on_host.
     """
-    key = ["operation", "members", "calls", "size"]
-    known = pl.DataFrame(
-        {
-            "group": [*members],
-            "ranks": [*members.values()],
-            "label": [labels.get(group, "") for group in members],
-            "on_host": [group in on_host for group in members],
-        },
-        schema_overrides={"ranks": pl.List(pl.Int64)},
-    ).with_columns(members=pl.col("ranks").list.len())
+    key = ["operation", "size_of_group", "calls", "size"]
+    groups = groups.cast({"group": pl.Int64}).with_columns(
+        pl.col("label").fill_null(""), size_of_group=pl.col("members").list.len()
+    )
     rows = (
         instances.with_row_index("instance")
         .with_columns(
@@ -62,11 +49,11 @@ def slow_transfers(
             service=pl.Series(service).fill_nan(None),
         )
         .filter(
-            pl.col("iteration").is_in(numbers)
+            pl.col("iteration").is_in([*numbers])
             & pl.col("service").is_not_null()
             & (pl.col("operation") != OPERATION)
         )
-        .join(known.select("group", "members"), on="group", maintain_order="left")
+        .join(groups.select("group", "size_of_group"), on="group", maintain_order="left")
         .with_columns(
             size=pl.coalesce(
                 (pl.col("bytes").cast(pl.Float64).log() / np.log1p(ALIKE)).round(),
@@ -104,6 +91,6 @@ def slow_transfers(
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
-        .join(known.drop("members").rename({"ranks": "members"}), on="group", maintain_order="left")
+        .join(groups.drop("size_of_group"), on="group", maintain_order="left")
     )
     return SlowTransfers(saved, summary)

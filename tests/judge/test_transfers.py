@@ -7,6 +7,9 @@ from rankscope.judge.transfers import slow_transfers
 from tests.support import MS
 
 GROUPS = {0: [0, 1], 1: [2, 3], 2: [0, 2], 3: [1, 3]}
+FRAME = pl.DataFrame({"group": [*GROUPS], "members": [*GROUPS.values()]}).with_columns(
+    label=pl.lit("world"), on_host=pl.lit(False)
+)
 
 
 def instances(calls: dict[int, int]) -> pl.DataFrame:
@@ -24,7 +27,7 @@ def instances(calls: dict[int, int]) -> pl.DataFrame:
 def slow_groups(calls: dict[int, int], slow: set[int]) -> list[int]:
     rows = instances(calls)
     service = np.where(rows["group"].is_in([*slow]), 2.0, 0.2) * MS
-    found = slow_transfers(rows, service, [*range(10)], GROUPS, {})
+    found = slow_transfers(rows, service, range(10), FRAME)
     return [] if found is None else sorted(found.slow["group"])
 
 
