@@ -100,9 +100,8 @@ class Verdict:
     """Who is slow, in what, when, and what it costs; `sentence` says it in words.
 
     Only `kind` and `next` are needed; the rest keeps its default where a class has nothing to say.
-    `cause` is the phase with most of the excess. `sentence` is written by `judge` from SENTENCES
-    where the rule left it empty. `gain_ns` is the time that fixing the ranks (or the roles, or the
-    transfers) would save, `gain` its share of the time of the selected iterations.
+    `cause` is the phase with most of the excess. `gain_ns` is the time that fixing the ranks (or
+    the roles, or the transfers) would save, `gain` its share of the time of the selected iterations.
     """
 
     kind: VerdictKind  # `class` in JSON: CONTRACT.md
