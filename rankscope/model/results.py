@@ -101,7 +101,8 @@ class Verdict:
 
     Only `kind` and `next` are needed; the rest keeps its default where a class has nothing to say.
     `cause` is the phase with most of the excess. `gain_ns` is the time that fixing the ranks (or
-    the roles, or the transfers) would save, `gain` its share of the time of the selected iterations.
+    the roles, or the transfers) would save, `gain` its share of the time of the selected
+    iterations.
     """
 
     kind: VerdictKind  # `class` in JSON: CONTRACT.md
