@@ -41,7 +41,7 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
     """
     all_ns = verdict.gain_all_ns
     if all_ns is None:  # without a judgement nothing is priced
-        (all_ns,) = prices.of([prices.everything], with_transfers=(0,))
+        (all_ns,) = prices.of([prices.everything], [True])
         all_ns = prices.most(prices.everything, all_ns)
     rows = [("all", "every rank", all_ns)]
     names = verdict.ranks or verdict.more_work_ranks

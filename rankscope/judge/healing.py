@@ -1,7 +1,8 @@
 """Work that healing takes out of a run, and the time that this saves. See METHOD.md#verdict."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 
@@ -23,6 +24,7 @@ class Prices:
     Without a replay, that is an upper bound of the gain.
 
     Attributes:
+        phases_recur: whether an iteration has each phase several times.
         slow: collectives that take longer than usual; None where that is unknown, or none does.
         transfer: transfer time beyond the usual, ns by instance of a collective.
     """
@@ -35,14 +37,6 @@ class Prices:
         *,
         phases_recur: bool = False,
     ) -> None:
-        """Prices of a run.
-
-        Args:
-            excess: of all ranks.
-            replay: plays the run; None where that cannot be done.
-            slow: collectives that take longer than usual.
-            phases_recur: whether an iteration has each phase several times.
-        """
         self._excess = excess
         self._replay = replay
         self.phases_recur = phases_recur
@@ -97,21 +91,21 @@ class Prices:
         replay = self._replay
         return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
 
-    def of(self, healed: Iterable[Floats], *, with_transfers: Container[int] = ()) -> list[int]:
+    def of(self, healed: Iterable[Floats], transfers: Iterable[bool] = repeat(False)) -> list[int]:
         """The gain of each healing.
 
         Args:
             healed: rank by iteration by phase in ns; each is needed only until the next is taken.
-            with_transfers: positions of the healings that also bring all transfers to the usual.
+            transfers: whether each also brings all transfers to the usual.
         """
         replay, excess = self._replay, self._excess
         if replay is None:
             return [int(self._faster(each).sum()) for each in healed]
         played = np.isin(excess.numbers, replay.iterations)
         changes, scales, least = [], [], []
-        for place, each in enumerate(healed):
+        for each, usual in zip(healed, transfers, strict=False):
             work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
-            changes.append(Healing(work, self.transfer if place in with_transfers else None))
+            changes.append(Healing(work, self.transfer if usual else None))
             scales.append(1.0 if played.all() else self._scale(each, played))
             least.append(self.most(each, 0) if self.phases_recur else 0)
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
@@ -138,16 +132,13 @@ class Prices:
     def _faster(self, healed: Floats) -> Floats:
         """How much faster the slowest rank of each iteration would be."""
         value = np.nan_to_num(self._excess.value)
-        after = value - healed.sum(axis=2)
-        return np.asarray(value.max(axis=0) - after.max(axis=0))
+        return np.asarray(value.max(axis=0) - (value - healed.sum(axis=2)).max(axis=0))
 
     def _scale(self, healed: Floats, played: Flags) -> float:
         """Gain in all iterations / gain in those that were played."""
         faster = self._faster(healed)
-        played_ns = float(faster[played].sum())
-        return (
-            float(faster.sum()) / played_ns if played_ns > 0 else len(played) / float(played.sum())
-        )
+        faster = faster if faster[played].sum() > 0 else np.ones(len(played))
+        return float(faster.sum() / faster[played].sum())
 
 
 def sampled(excess: Excess, most: int) -> list[int]:

@@ -84,9 +84,8 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         [prices.everything, *components.values(), together],
         map(inputs.healed, claims),  # one at a time: they are large
     )
-    is_transfer = (name == "transfer" for name in components)
-    with_transfers = np.flatnonzero([True, *is_transfer, some, *carries.values()])
-    everything, *gained = prices.of(played, with_transfers=with_transfers.tolist())
+    transfers = [True, *(name == "transfer" for name in components), some, *carries.values()]
+    everything, *gained = prices.of(played, transfers)
     gains = dict(zip(components, gained, strict=False))
     named, *by_claim = gained[len(components) :]
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
@@ -101,7 +100,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     if main == "role":
         together = np.maximum(together, components["role"])
     if main in ("role", "transfer"):
-        (named,) = prices.of([together], with_transfers=(0,) if main == "transfer" or some else ())
+        (named,) = prices.of([together], [main == "transfer" or some])
     straggler = best if main == "ranks" else None
     base, carried = nothing, False
     if straggler is not None:
@@ -113,7 +112,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     beside = [each.claim for each in priced if each is not best or straggler is None]
     before, *after = prices.of(
         chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside)),
-        with_transfers=np.flatnonzero([carried, *(carried or carries[c] for c in beside)]).tolist(),
+        [carried, *(carried or carries[claim] for claim in beside)],
     )
     others = [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
     slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}

@@ -48,12 +48,8 @@ class RankChunk(NamedTuple):
     exposed: pl.DataFrame
 
 
-class ReplayParts(NamedTuple):
-    """The arguments of a `Replay`."""
-
-    chunks: Iterator[RankChunk]
-    windows: pl.DataFrame
-    aligner: Aligner
+ReplayParts = tuple[Iterator[RankChunk], pl.DataFrame, Aligner]
+"""The arguments of a `Replay`."""
 
 
 class ReplayInput(NamedTuple):
@@ -113,7 +109,7 @@ def replay_parts(
     chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
     slim = rows.select("rank", "instance", "arrival_ns", "end_ns")
     parts = _chunks(scope, chunks, slim, shared["group"], iterations)
-    return ReplayParts(parts, windows, Aligner(clocks, scope.utc_starts))
+    return parts, windows, Aligner(clocks, scope.utc_starts)
 
 
 def _chunks(

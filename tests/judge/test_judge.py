@@ -1,7 +1,8 @@
 """The order of the rules, on runs made by hand: each case has what one rule looks for."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 import polars as pl
@@ -253,9 +254,11 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
     given = of_kernels(wide_of(rows), [kernel(rank, i, 40 + more) for rank, i, more in rows])
 
     class Carried(Exact):
-        def of(self, healed: Iterable[Floats], *, with_transfers: Container[int] = ()) -> list[int]:
+        def of(
+            self, healed: Iterable[Floats], transfers: Iterable[bool] = repeat(False)
+        ) -> list[int]:
             gains = super().of(healed)
-            return [g + 400 * MS * (place in with_transfers) for place, g in enumerate(gains)]
+            return [g + 400 * MS * usual for g, usual in zip(gains, transfers, strict=False)]
 
     transfers = pl.DataFrame(
         {
@@ -297,7 +300,7 @@ def test_work_outside_of_what_is_judged_is_said() -> None:
 
 def test_a_rank_that_is_slow_at_no_cost_is_not_denied() -> None:
     class Free(Exact):
-        def of(self, healed: Iterable[Floats], **_: object) -> list[int]:
+        def of(self, healed: Iterable[Floats], *_: object) -> list[int]:
             all_ns = self._excess.total_ns // 50
             return [all_ns if each is self.everything else 0 for each in healed]
 
