@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -230,8 +231,17 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
 
 
-def most_may_be_slow(judged: Judgement) -> Verdict | None:
-    """Ranks are fast beyond chance: the others may be slow, although they are most."""
+class Fast(NamedTuple):
+    """Ranks that are fast beyond chance."""
+
+    difference: str  # to the others of their roles, in words
+    ranks: tuple[int, ...]
+    others: tuple[int, ...]
+    gain_ns: int  # what the run would save if all were as fast
+
+
+def _fast(judged: Judgement) -> Fast | None:
+    """The ranks that are fast by enough to be said; None where there are none."""
     inputs, excess, fast = judged.inputs, judged.inputs.excess, judged.inputs.story.fast
     if fast is None:
         return None
@@ -243,17 +253,28 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
     if gain < LEAST_GAIN * inputs.total_ns:
         return None
     ranks, hosts = tuple(excess.ranks[others].tolist()), whole_hosts(fast.ranks, inputs.hosts)
-    verdict = inconclusive(
+    difference = (
         f"{lowered(who(fast.ranks, inputs.hosts, hosts))} "
         f"{agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
         f"{ms(float(np.nanmean(over[others])))} less {excess.metric} than "
-        f"{ranks_text(ranks, MOST_LISTED)} in {counted(len(inputs.numbers), 'iteration')}: "
+        f"{ranks_text(ranks, MOST_LISTED)}"
+    )
+    return Fast(difference, fast.ranks, ranks, gain)
+
+
+def most_may_be_slow(judged: Judgement) -> Verdict | None:
+    """More than a third of the ranks are fast, so that the others may be slow."""
+    inputs, fast = judged.inputs, _fast(judged)
+    if fast is None or 2 * len(fast.ranks) <= len(fast.others):
+        return None
+    verdict = inconclusive(
+        f"{fast.difference} in {counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
-        f"fast. If all were as fast, the run would save {judged.at_most}{ms(gain)}, "
-        f"{percent(gain / inputs.total_ns)} of the time",
+        f"fast. If all were as fast, the run would save {judged.at_most}{ms(fast.gain_ns)}, "
+        f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
     )
-    return replace(verdict, leading=_leading(judged, ranks, gain, fast))
+    return replace(verdict, leading=_leading(judged, fast.others, fast.gain_ns, inputs.story.fast))
 
 
 def rotating(judged: Judgement) -> Verdict | None:
@@ -385,6 +406,9 @@ def balanced(judged: Judgement) -> Verdict:
     inputs, cost = judged.inputs, judged.cost_ns / judged.inputs.total_ns
     slow = cost < LEAST_GAIN or judged.costless
     details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
+    if (fast := _fast(judged)) is not None:
+        saved = f"{judged.at_most}{percent(fast.gain_ns / inputs.total_ns)}"
+        details += f"; {fast.difference}, and if all needed as little the run would save {saved}"
     is_held_up = (inputs.exposed_transfer_ns or 0) >= MUCH * inputs.total_ns
     return Verdict(
         kind=VerdictKind.BALANCED,
