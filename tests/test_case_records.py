@@ -129,6 +129,18 @@ def test_a_kernel_that_runs_into_the_next_one_has_a_wrong_time(
     assert "rank 1" not in verdict.sentence, "its kernels of these iterations are unknown"
 
 
+def test_a_kernel_without_a_launch_is_never_dropped(tmp_path: Path) -> None:
+    """No launch would tell that its record was left out."""
+
+    def off(rank: int, trace: dict[str, Any]) -> None:
+        without("cudaLaunchKernel", "aten", "autograd", "nccl:")(rank, trace)
+        for each in kernels(trace):
+            each["dur"] += 1500.0 if rank == 1 and each["name"].startswith("gemm") else 0.0
+
+    spent = mean_ms(read(write(tmp_path / "job", replace(PLAIN, steps=4), off)), "compute")
+    assert spent[1] > spent[0]
+
+
 @pytest.mark.parametrize(
     ("unit_us", "to"), mostly_slow([(1000, math.floor), (1000, round), (10_000, round)])
 )

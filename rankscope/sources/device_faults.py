@@ -294,5 +294,5 @@ def moved_by(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame
         work = _at_host_speed(work, clocks).with_columns(pl.col("start", "end") + shift)
         work = work.sort("start", maintain_order=True)
     fine = work.select(possible()).to_series().to_numpy()
-    fine &= ~(overlaps(work) | lengthless(work))
+    fine &= ~(overlaps(work) | lengthless(work)) | is_null(work["launch"])  # else nobody counts it
     return work if fine.all() else rows_of(work, fine)
