@@ -19,14 +19,13 @@ from rankscope.match.collectives import blocks_of
 from rankscope.match.rank_axis import RankAxis, firsts
 from rankscope.match.waits import NOBODY, WaitedCollectives
 from rankscope.model.intervals import Flags, Times, length_before
-from rankscope.store.tables import ROWS_AT_ONCE
 from rankscope.util.threads import threaded
 
 Exposed = Callable[[list[int]], pl.DataFrame]
 """EXPOSED of some ranks on one clock."""
 
 CALLS_AT_ONCE = 100_000
-"""Calls that are summed together: what is computed of them fits into a processor's cache."""
+"""Calls that are handled together: what is computed of them fits into a processor's cache."""
 
 UNWAITED = np.iinfo(np.int64).max
 """Placeholder for the shortest wait where no rank waited."""
@@ -86,7 +85,7 @@ def sum_waits(
     calls = [waited.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
     def chunks() -> Iterator[tuple[_Calls, _Exposed]]:
-        for of_ranks in rank_chunks(blocks["rank"], blocks, CALLS_AT_ONCE) or [[]]:
+        for of_ranks in rank_chunks(blocks["rank"], blocks) or [[]]:
             spans = (
                 blocks.filter(pl.col("rank").is_in(of_ranks)).select("low", "first", "count").rows()
             )
@@ -138,15 +137,12 @@ def _blocks(waited: WaitedCollectives) -> pl.DataFrame:
     return pl.DataFrame(blocks, schema, orient="row").sort("rank", maintain_order=True)
 
 
-def rank_chunks(
-    ranks: pl.Series, counts: pl.DataFrame, most: int = ROWS_AT_ONCE
-) -> list[list[int]]:
-    """`ranks` ascending, in chunks that have about `most` rows each.
+def rank_chunks(ranks: pl.Series, counts: pl.DataFrame) -> list[list[int]]:
+    """`ranks` ascending, in chunks that have about `CALLS_AT_ONCE` rows each.
 
     Args:
         ranks: all that there are.
         counts: rank and count: numbers of rows, to be added up.
-        most: bounds memory.
     """
     chunks = (
         pl.DataFrame({"rank": ranks.unique().cast(pl.Int64)})
@@ -156,7 +152,7 @@ def rank_chunks(
             how="left",
         )
         .sort("rank")
-        .with_columns(chunk=pl.col("count").fill_null(0).cum_sum() // most)
+        .with_columns(chunk=pl.col("count").fill_null(0).cum_sum() // CALLS_AT_ONCE)
     )
     return chunks.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
 

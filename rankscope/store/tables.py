@@ -30,9 +30,6 @@ NARROW: dict[str, pl.DataType] = {
 }
 """Columns with few different values, and the small types that hold them."""
 
-ROWS_AT_ONCE = 500_000
-"""Most rows that are processed together; bounds memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
