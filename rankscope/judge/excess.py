@@ -75,11 +75,7 @@ class Excess:
     def main_phase(self, sums: Floats, whole: float) -> tuple[str | None, float | None]:
         """The phase with most of an amount, and its share; None where no phase is known.
 
-        All time is `other` then, and that causes nothing.
-
-        Args:
-            sums: by phase.
-            whole: the amount.
+        All time is `other` then, and that causes nothing. `sums`: by phase. `whole`: the amount.
         """
         known = [place for place, phase in enumerate(self.phases) if phase != "other"]
         if not (np.nan_to_num(self.spent[:, :, known]) > 0).any() or not sums.max() > 0:

@@ -304,12 +304,7 @@ class Replay:
         ]
 
     def _left(self, work: list[Floats], cuts: list[Floats | None]) -> Floats:
-        """Own work of each rank less the cuts, interpolated between borders; ranks concatenated.
-
-        Args:
-            work: of each rank, as it was, ns.
-            cuts: what is taken out of it.
-        """
+        """Own work of each rank less the cuts, interpolated between borders; ranks concatenated."""
         return np.concatenate(
             [
                 own if cut is None else own - np.interp(own, border, cut.ravel())
@@ -339,12 +334,7 @@ def _queues(run: ReplayInput, done: Numbers) -> Numbers:
 
 
 def _levels(calls: Sequence[Small], count: int) -> Small:
-    """For each instance a number that grows along each rank.
-
-    Args:
-        calls: the instances that each rank calls, in their order.
-        count: how many instances there are.
-    """
+    """For each of `count` instances a number that grows along the `calls` of each rank."""
     level = np.zeros(count, dtype=np.int32)
     for _ in range(MOST_PASSES):
         grew = False

@@ -148,12 +148,6 @@ def _windows(
     The time of a phase that no rank names is in `other`, which then takes the place of that phase.
     Otherwise `other` is what follows the optimizer, such as a checkpoint or a log. On the device it
     belongs to the next window, which begins when the optimizer ends.
-
-    Args:
-        measures: MEASURES on the clock.
-        phase_times: rank, iteration and `<phase>_ns`.
-        aligned: the aligned time of a column of times.
-        clock: `gpu` or `host`.
     """
     order: list[str] = [*NAMED_PHASES]
     unnamed = [
