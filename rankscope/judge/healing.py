@@ -83,7 +83,7 @@ class Prices:
         known = ~np.isnan(excess.spent[:, :, working]).all(axis=1)
         if known.any() and (known == known.any(axis=0)).all():
             return None
-        return "not every rank names the phases of its work"
+        return f"{'not every' if known.any() else 'no'} rank names the phases of its work"
 
     @property
     def played(self) -> int:

@@ -55,7 +55,9 @@ def when(verdict: Verdict | Also, count: int, *, of_captures: bool, exactly: boo
     if verdict.period:
         short, which = f"in every {ordinal(verdict.period)} iteration", listed(hits)
     elif len(hits) == count:  # usually, but not in each of them
-        return f"over all {counted(count, 'iteration')}" if count > 1 else in_this(of_captures)
+        if count == 1:
+            return in_this(of_captures)
+        return f"over all {counted(count, 'iteration')}" if count > 2 else "in both iterations"
     else:
         short = f"in {len(hits):,} of {counted(count, 'iteration')}"
         if spells:

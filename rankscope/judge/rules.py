@@ -33,7 +33,7 @@ from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.robust import Floats
-from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text, span
 
 EXPOSED = "exposed_communication"
 
@@ -293,7 +293,7 @@ def rotating(judged: Judgement) -> Verdict | None:
     if not story.loaders_bind and len(most) <= min(FEW, len(excess.ranks) // 2):
         leading = _leading(judged, most, _saved(judged, most), None)
     subject = (
-        f"No rank in particular is slow: {counted(len(most), 'rank')}"
+        f"No rank in particular is slow: {counted(len(most), 'rank')} ({span(most, MOST_LISTED)})"
         if leading is None
         else f"No rank is slow beyond chance, though {ranks_text(most, MOST_LISTED)}"
     )
@@ -301,6 +301,7 @@ def rotating(judged: Judgement) -> Verdict | None:
     return Verdict(
         kind=VerdictKind.ROTATING,
         leading=leading,
+        holders=() if story.loaders_bind else most,
         cause=cause,
         cause_share=share,
         excess_ns=_mean(slowest[hit]) if hit.any() else None,

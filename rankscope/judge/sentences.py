@@ -28,7 +28,9 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
         return verdict  # too much is unknown
     # the sentence names those who lead; others may be slow beyond chance
     led = () if verdict.leading is None else verdict.leading.ranks
-    also = [] if verdict.kind is VerdictKind.BALANCED else [_also(judged, o) for o in judged.others]
+    others = [] if verdict.kind is VerdictKind.BALANCED else judged.others
+    before = (verdict.ranks or verdict.more_work_ranks, *(other.claim.ranks for other in others))
+    also = [_also(judged, other, last) for other, last in zip(others, before, strict=False)]
     parts_said = verdict.gain_is_bound
     verdict = replace(
         verdict,
@@ -53,8 +55,8 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     return replace(verdict, sentence="; ".join([sentence, *clauses]) + ".")
 
 
-def _also(judged: Judgement, other: Straggler) -> Also:
-    """Another straggler, with its sentence."""
+def _also(judged: Judgement, other: Straggler, last: tuple[int, ...]) -> Also:
+    """Another straggler, with its sentence, which leaves out ranks that were the last named."""
     inputs, claim, total = judged.inputs, other.claim, judged.inputs.total_ns
     excess, cause, _ = inputs.extent(claim)
     also = Also(
@@ -68,13 +70,13 @@ def _also(judged: Judgement, other: Straggler) -> Also:
         period=claim.pattern.period,
         since=claim.pattern.since,
     )
-    name = lowered(who(also.ranks, inputs.hosts, also.hosts))
+    name = "" if also.ranks == last else f"{lowered(who(also.ranks, inputs.hosts, also.hosts))} "
     then = when(also, len(inputs.numbers), of_captures=inputs.run.of_captures)
     more = "more to do" if other.is_by_design else "more"
     phase = "" if cause is None else f", mostly in {cause}"
     return replace(
         also,
-        sentence=f"Also {name} {then}: {ms(also.excess_ns)} {more}{phase}, {judged.at_most}"
+        sentence=f"Also {name}{then}: {ms(also.excess_ns)} {more}{phase}, {judged.at_most}"
         f"{percent(other.gain_ns / total)} of the time.",
     )
 

@@ -131,6 +131,7 @@ class Verdict:
     interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`
     findings: tuple[Finding, ...] = ()
     leading: Leading | None = None  # of an inconclusive verdict
+    holders: tuple[int, ...] = ()  # hold most of the cost of a rotating imbalance
     settles: int | None = None  # about how many iterations would settle it
 
     @property

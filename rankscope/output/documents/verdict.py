@@ -137,6 +137,13 @@ class Verdict(Struct, kw_only=True):
         Leading | None,
         says("of some `inconclusive` and `rotating` verdicts: the ranks that lead; else null"),
     ]
+    holders: Annotated[
+        tuple[int, ...],
+        says(
+            "of a `rotating` verdict: the ranks that hold most of what imbalance costs, each in "
+            "other iterations; no accusation"
+        ),
+    ]
     settles: Annotated[
         int | None,
         says(

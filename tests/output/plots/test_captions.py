@@ -53,6 +53,11 @@ def test_titles(verdict: Verdict, title: str) -> None:
     assert finding(verdict, 29) == title
 
 
+def test_two_iterations_are_both() -> None:
+    verdict = replace(SLOW, cause=None, period=None, iterations=(1, 2))
+    assert finding(verdict, 2) == "Rank 2 needs 30.0 ms more in both iterations"
+
+
 @pytest.mark.parametrize(
     ("name", "label"),
     [
