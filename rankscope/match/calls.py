@@ -16,6 +16,7 @@ from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM
 from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
 from rankscope.match.point_to_point import OPERATION, pair_peers
 from rankscope.match.rank_axis import firsts
+from rankscope.model.arrays import distinct
 from rankscope.store.tables import LONG, SHORT, narrowed
 from rankscope.util.threads import threaded
 
@@ -51,10 +52,6 @@ FAR_APART = 2**20
 columns together fit into 63 bits."""
 
 
-SPARSE = 4
-"""Combinations of values are counted in a table if they are at most this multiple of the rows."""
-
-
 class Layout(NamedTuple):
     """The matched calls and their instances, as in `Matched`; UNMATCHED of the other calls."""
 
@@ -80,7 +77,7 @@ class Calls:
         self._sent: list[pl.DataFrame] = []
         self._lasted: list[pl.DataFrame] = []
         self._unrooted = self._split = 0
-        self._own = [STREAMS.to_frame()]
+        self._stream_rows = [STREAMS.to_frame()]
         self._streams: list[Stream] = []
         self._columns: dict[str, list[NDArray[Any] | None]] = {name: [] for name in OWN[1:]}
         self._patterns: list[Pattern] = []
@@ -116,7 +113,7 @@ class Calls:
         ordered = {name: np.empty_like(each) for name, each in values.items()}
         starts = rows["start_ns"].to_numpy()
         kind_of = _places(rows["operation"], SPLITTABLE)
-        place, first = len(self._own) - 1, len(self._streams)
+        place, first = len(self._stream_rows) - 1, len(self._streams)
         previous_calls, arranged = calls, None
         heads, begins = [], []
         for low, high in pairwise([*firsts(ranks), len(ranks)]):
@@ -142,7 +139,7 @@ class Calls:
             stream=np.arange(first, len(self._streams)),
             pattern=np.array([each.pattern for each in self._streams[first:]]),
         )
-        self._own.append(stream_rows)
+        self._stream_rows.append(stream_rows)
 
     def _arranged(self, calls: list[NDArray[Any]], kind_of: Numbers) -> Arranged:
         """The order of a rank's calls.
@@ -153,7 +150,7 @@ class Calls:
         """
         *stream, operation, iteration, ordinal = calls
         kinds = kind_of[operation]
-        number = _numbered(stream)
+        number = distinct(_packed(stream))[1]
         order = _order(number * len(SPLITTABLE) + kinds, [iteration, ordinal])
         edges = np.append(0, np.cumsum(np.bincount(number))).tolist()
         ordered = [each[order].astype(np.int64) for each in (kinds, iteration, ordinal)]
@@ -204,7 +201,7 @@ class Calls:
             .group_by("pattern", maintain_order=True)
             .agg(habit=pl.format("{}*{}", "name", "count").str.join(" "))
         )
-        return pl.concat(self._own).join(habits, on="pattern")
+        return pl.concat(self._stream_rows).join(habits, on="pattern")
 
     def middle(self, streams: list[int], samples: int) -> pl.DataFrame:
         """The calls of some streams in the iterations around the middle of the run.
@@ -342,16 +339,6 @@ def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:
     table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
     table[codes] = [names.index(name) for name in distinct.cast(pl.String)]
     return table
-
-
-def _numbered(columns: list[NDArray[Any]]) -> Numbers:
-    """The number of each row's combination of values, counted from 0 without gaps, ascending."""
-    number = _packed(columns)
-    if number.max(initial=0) > SPARSE * len(number):
-        return np.unique(number, return_inverse=True)[1]
-    used = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
-    used[number] = True
-    return (np.cumsum(used) - 1)[number]
 
 
 def _packed(columns: list[NDArray[Any]]) -> Numbers:

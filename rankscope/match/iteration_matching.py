@@ -61,7 +61,7 @@ def pair_iterations(
     iterations: pl.DataFrame,
     collectives: Callable[[], pl.DataFrame],
     utc_starts: dict[int, int | None],
-    counted: list[int],
+    unnumbered: list[int],
 ) -> tuple[dict[int, int], list[RunWarning]]:
     """The shift of each rank's counted iterations after which equal numbers mean equal steps.
 
@@ -76,7 +76,7 @@ def pair_iterations(
         iterations: RANK_ITERATIONS.
         collectives: gives COLLECTIVES.
         utc_starts: rank → UTC of its report's time 0.
-        counted: ranks whose iterations carry no numbers.
+        unnumbered: ranks whose iterations carry no numbers.
 
     Returns:
         rank → shift (0 is left out), and the warnings.
@@ -86,7 +86,7 @@ def pair_iterations(
             ends contradict the shift; or numbers that reports give do not tell which iterations
             are the same.
     """
-    if not counted:
+    if not unnumbered:
         return _pair_numbered(iterations, collectives, utc_starts)
     if iterations["rank"].n_unique() < 2:
         return {}, []
@@ -174,7 +174,7 @@ def _pair_numbered(
     first_of = dict(by_rank.select("rank", "first").iter_rows())
     from_first = {rank: -first for rank, first in first_of.items()}
     if complete.height > ranks and not by_rank["gaps"].any():  # one iteration each proves nothing
-        counted, problems = pair_iterations(
+        shifts, problems = pair_iterations(
             _renumbered(iterations, from_first),
             lambda: _renumbered(collectives(), from_first),
             utc_starts,
@@ -182,7 +182,7 @@ def _pair_numbered(
         )
         if not any(each.code == "matched-by-ordinal" and each.ranks for each in problems):
             return most_unchanged(
-                {rank: counted.get(rank, 0) - first for rank, first in first_of.items()}
+                {rank: shifts.get(rank, 0) - first for rank, first in first_of.items()}
             )
     raise Unpaired(
         "the reports share no number of an iteration, but were recorded at one time",
@@ -290,6 +290,7 @@ def _unpaired(rank: int, reference: int, why: str) -> Unpaired:
 
 
 def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
+    """The warnings that iterations were paired by counting, and which of them were shifted."""
     doubt = "; their collectives neither prove nor contradict this" if unsure else ""
     problems = [
         RunWarning(
@@ -304,7 +305,7 @@ def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
 
 
 class _Sequence(NamedTuple):
-    """The iterations of a rank: what collectives each has (a number), and the UTC of its last end.
+    """The iterations of a rank: a number for the collectives of each, and the UTC of its last end.
 
     An iteration without collectives ends at -1. The collectives of the first and the last one are
     `CUT`, because their windows may begin or end elsewhere than on other ranks.
@@ -446,8 +447,8 @@ def agreements(
 ) -> dict[int, Agreement]:
     """Shift → how well the ends agree, the best one first.
 
-    Shifts at which too few ends are known are left out. The fewer steps, the more likely is it
-    that their lengths agree by chance.
+    Shifts at which too few ends are known are left out. The fewer steps, the more likely
+    their lengths agree by chance.
 
     Args:
         own: the ends of one rank's steps, -1 where unknown.

@@ -12,7 +12,7 @@ RANKS_AT_ONCE = 128
 
 
 def firsts(ranks: NDArray[Any]) -> Times:
-    """The places at which the rows of a rank begin; they stand together."""
+    """Where the rows of each rank begin; the rows of a rank are adjacent."""
     return np.flatnonzero(np.append(len(ranks) > 0, ranks[1:] != ranks[:-1]))
 
 
@@ -20,8 +20,8 @@ class RankAxis:
     """An axis on which every rank has a span of its own, so that one pass serves all of them.
 
     Args:
-        parts: rank, start and end of intervals, in ns; those of a rank mostly stand together.
-        apart: least ns between the last end of a rank and the first start of the next one.
+        parts: rank, start and end of intervals, in ns; those of a rank are mostly adjacent.
+        apart: ns between the last end of a rank and the first start of the next one, at least.
     """
 
     def __init__(self, *parts: tuple[NDArray[Any], Times, Times], apart: int = 1) -> None:

@@ -22,10 +22,16 @@ from rankscope.util.robust import MAD_FLOOR
 from rankscope.util.wording import agreeing, counted, listed
 
 ROLLING = 5
+"""Iterations of which the median is taken."""
+
 SETTLED_MADS = 5.0
-WARMUP_SHARE = 0.1
-WARMUP_LEAST = 3
+"""Iteration times have settled if their median exceeds the second half's by at most these MADs."""
+
+WARMUP_SHARE, WARMUP_LEAST = 0.1, 3
+"""Most iterations that warm-up takes: this share of the run, but as many in any case."""
+
 WARMUP_WORK = 1.5
+"""A step is warm-up if its median rank works this many times as long as in the second half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +133,14 @@ def scope_of(
     """
     starts = tables.ranks.join(tables.reports, on="path", how="left")
     utc_starts = dict(starts.select("rank", "utc_start_ns").iter_rows())
-    counted = tables.ranks.filter(~pl.col("numbered"))["rank"].to_list()
+    unnumbered = tables.ranks.filter(~pl.col("numbered"))["rank"].to_list()
     if reuse is not None:
         shifts, warnings = reuse.shifts, reuse.shift_warnings
     elif shifted is not None:
         shifts, warnings = shifted[0], tuple(shifted[1])
     else:
         shifts, doubts = pair_iterations(
-            tables.iterations, lambda: tables.collectives, utc_starts, counted
+            tables.iterations, lambda: tables.collectives, utc_starts, unnumbered
         )
         warnings = tuple(doubts)
     tables = renumbered(tables, shifts)
@@ -148,7 +154,7 @@ def scope_of(
         utc_starts=utc_starts,
         shifts=shifts,
         shift_warnings=warnings,
-        matched_by="ordinal" if counted else "number",
+        matched_by="ordinal" if unnumbered else "number",
         clock=clock,
         clock_reason=reason,
         world_size=world_size,
@@ -349,10 +355,9 @@ def _in_range(common: list[int], limits: slice | None) -> list[int]:
 def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], bool]:
     """Iterations that are warm-up, and whether the run's iteration time then settled.
 
-    Iteration 0 always. Then all up to the first whose rolling median (5) exceeds the second half's
-    median by at most 5 MADs, and in which the median rank works at most 1.5 times as long as it
-    ever does in the second half, if that is within the first tenth of the run. A slow rank adds no
-    work to the median one.
+    Iteration 0 is, and so are those before the first that has settled (`SETTLED_MADS`) and in which
+    the median rank does not work much longer than it ever does in the second half (`WARMUP_WORK`).
+    A slow rank adds no work to the median one.
     """
     times = (
         lengths.filter(pl.col("iteration").is_in(common))
@@ -420,6 +425,7 @@ def range_text(wanted: slice | None) -> str:
 
 
 CLOCKS = ("auto", *Clock)
+"""Values of `--clock`."""
 
 PHASE_COLUMNS = columns_of(NAMED_PHASES)
 
@@ -492,7 +498,7 @@ def auto_clock(
 def _counts(measures: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     """rank, iterations (complete ones), working (those with device work of a phase).
 
-    A rank whose reports name no phases has only `other`: its work counts without a phase.
+    A rank whose report names no phases has only `other`, which then counts.
     """
     rows = measures.with_columns(pl.col("rank", "iteration").cast(pl.Int64))
     named = pl.any_horizontal(pl.col(PHASE_COLUMNS).is_not_null()).any().over("rank")

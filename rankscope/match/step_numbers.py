@@ -76,8 +76,9 @@ def numbers_by_ends(scope: Scope, matched: Matched) -> tuple[dict[int, int], lis
 def _doubtful(scope: Scope, matched: Matched) -> set[int]:
     """Ranks whose numbers may be wrong.
 
-    The lengths of steps do not agree better with those of the same number than with those of the
-    next, and clocks are apart; or some steps end further from the others than most do.
+    Their clocks are apart, and the lengths of their steps agree no better with those of the same
+    number than with those of the next; or some of their steps end further from the others than
+    most do.
     """
     doubtful: set[int] = set()
     for _, members, where, rows in matched.blocks():

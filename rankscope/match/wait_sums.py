@@ -63,10 +63,9 @@ def sum_waits(
     Args:
         waited: the instances.
         exposed: gives the exposed communication, on one clock.
-        places: instances whose waits can expose communication on that clock.
+        places: `place` of the calls whose waits can expose communication on that clock.
         numbers: the iterations that `by_rank` is about; None: all.
     """
-    # instances whose waits can expose communication
     exposing_groups = waited.streams.filter(pl.col("place").is_in(places))["group"].unique()
     iterations, last = waited.shared["iteration"], waited.shared["last"].fill_null(NOBODY)
     # ranks and iterations are counted, so that both index a table of sums
@@ -252,7 +251,7 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
         calls: of these ranks.
         exposed: of these ranks.
         numbered: all iterations, ascending.
-        selected: which of them are.
+        selected: whether each is selected.
     """
     rank, exposing = calls.rank, calls.exposing
     # all ranks are on one axis, so that each step is one pass over all of them
@@ -366,7 +365,7 @@ def _claimed(
     """Exposed communication in each call's wait that no earlier wait claims.
 
     Args:
-        count: of all calls.
+        count: the number of all calls.
         spans: `_spans` of the calls that claim time; the others have 0.
         order: of these.
         exposed: disjoint intervals on their axis.

@@ -82,6 +82,7 @@ def with_waits(
     last a, and the transfer lasts from there to the last e.
 
     Args:
+        matched: the instances.
         utc_starts: rank → UTC of its report's time 0.
         known: `WaitedCollectives.groups` of all iterations, if these are some of them.
     """
@@ -91,7 +92,7 @@ def with_waits(
     labels = dict(matched.groups.select("group", "label").iter_rows())
     fixed = {} if known is None else {each[0]: each for each in known.iter_rows()}
 
-    def put(block: tuple[int, int, slice, slice]) -> tuple[object, ...]:
+    def split_block(block: tuple[int, int, slice, slice]) -> tuple[object, ...]:
         group, members, where, rows = block
         both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
         ranks = np.array(matched.ranks(rows, members), dtype=np.int32)
@@ -118,7 +119,7 @@ def with_waits(
         last[where] = NOBODY if chained else _last(waits, ranks, error)
         return group, labels[group], members, ends_error, clock_error, apart, shown
 
-    groups = [*threaded(put, matched.blocks())]
+    groups = [*threaded(split_block, matched.blocks())]
     names = pl.Series(last, dtype=pl.Int32)
     return WaitedCollectives(
         matched.rows.with_columns(wait=pl.Series(wait, dtype=pl.Int64)),

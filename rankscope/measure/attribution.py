@@ -146,7 +146,7 @@ def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
         work: device work of the report; read once.
         hosts: the host timeline of each process.
     """
-    surveys = [_Survey(host, holds=isinstance(work, InMemoryWork)) for host in hosts]
+    surveys = [_Survey(host, in_memory=isinstance(work, InMemoryWork)) for host in hosts]
     for part in work.first_look():
         for survey in surveys:
             survey.add(part)
@@ -156,10 +156,10 @@ def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
 class _Survey:
     """Collects the survey of one process: its groups of operations."""
 
-    def __init__(self, host: HostSide, holds: bool) -> None:
+    def __init__(self, host: HostSide, in_memory: bool) -> None:
         self._host = host
         self._placed = _Places(host).of
-        self._holds, self._held = holds, list[pl.DataFrame]()
+        self._in_memory, self._held = in_memory, list[pl.DataFrame]()
         self._alike: list[pl.DataFrame] = []
         self._calls: list[pl.DataFrame] = []
         self._by_name: list[pl.DataFrame] = []
@@ -168,7 +168,7 @@ class _Survey:
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of the report's work."""
         work = self._placed(part)
-        if self._holds:
+        if self._in_memory:
             self._held.append(work)
         talks = ~is_null(work["operation"])
         place, first = places(codes(work[OWNER]))

@@ -14,6 +14,7 @@ from rankscope.model.arrays import is_null, known_if, rows_of, taken
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import SEGMENTS, constant, empty
+from rankscope.util.numbers import NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class DeviceAccount:
         self._lengths = np.zeros((len(LENGTHS), self._known.height), dtype=np.int64)
         self._idle = np.zeros((2, self._known.height, len(PARTS)), dtype=np.int64)
         self._segments = [empty(SEGMENTS)]
-        self._stretches = TimeSlices(self._known)
+        self._slices = TimeSlices(self._known)
         self._held: deque[tuple[TimeSlice, int]] = deque()  # with the rows added so far
         self._launched = LaunchedOperations()
         self._calls = Requests(
@@ -73,13 +74,13 @@ class DeviceAccount:
     def add(self, part: pl.DataFrame) -> None:
         """Add the next chunk of work."""
         self._launched.add(part)
-        self._hold(self._stretches.add(part))
+        self._hold(self._slices.add(part))
         while self._held and self._held[0][1] + self._look_ahead <= self._launched.rows:
             self._take(self._held.popleft()[0])
 
     def timeline(self) -> DeviceTimeline:
         """The timeline of all added work."""
-        self._hold(self._stretches.last())
+        self._hold(self._slices.last())
         while self._held:
             self._take(self._held.popleft()[0])
         compute, communication, busy, training, unphased = self._lengths
@@ -101,16 +102,16 @@ class DeviceAccount:
             opaque=(self._work.survey["kind"] == "graph").any(),
         )
 
-    def _hold(self, stretch: TimeSlice | None) -> None:
-        if stretch is not None:
-            self._held.append((stretch, self._launched.rows))
+    def _hold(self, time_slice: TimeSlice | None) -> None:
+        if time_slice is not None:
+            self._held.append((time_slice, self._launched.rows))
 
-    def _take(self, stretch: TimeSlice) -> None:
-        first = int(np.searchsorted(self._begins, stretch.begin, side="right")) - 1
-        last = int(np.searchsorted(self._begins, stretch.end))
+    def _take(self, time_slice: TimeSlice) -> None:
+        first = int(np.searchsorted(self._begins, time_slice.begin, side="right")) - 1
+        last = int(np.searchsorted(self._begins, time_slice.end))
         overlapped = self._known.slice(first, last - first)
-        requests = (self._launched.since(stretch.begin), self._calls)
-        part = account(stretch, overlapped, self._work.host.timeline, self._blocking, requests)
+        requests = (self._launched.since(time_slice.begin), self._calls)
+        part = account(time_slice, overlapped, self._work.host.timeline, self._blocking, requests)
         self._lengths[:, first:last] += part.lengths
         self._segments.append(part.segments)
         self._idle[:, first:last] += part.idle
@@ -142,10 +143,9 @@ def _windows(
     """
     own = survey["training"].to_numpy() & ~survey["talks"].to_numpy() & ~is_null(survey["window"])
     ended = rows_of(survey[["window", "end"]], own)
-    never = np.iinfo(np.int64).min
-    last = np.full(iterations.height, never)
-    np.maximum.at(last, _times(ended, "window"), _times(ended, "end"))
-    reached = np.where(last > never, last, _times(iterations, "window_end"))
+    last = np.full(iterations.height, -NEVER)
+    np.maximum.at(last, ended["window"].to_numpy(), ended["end"].to_numpy())
+    reached = np.where(last > -NEVER, last, iterations["window_end"].to_numpy())
     reached = np.maximum.accumulate(reached)
     first = iterations["start"][0]
     if earlier_end is not None and first < earlier_end < reached[0]:
@@ -159,7 +159,3 @@ def _windows(
             "window_end": known_if(pl.Series(reached), known),
         }
     )
-
-
-def _times(frame: pl.DataFrame, name: str) -> Times:
-    return frame[name].to_numpy().astype(np.int64)

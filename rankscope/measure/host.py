@@ -32,8 +32,10 @@ def host_timeline(
     edges = window_edges(iterations)
     inner_first = marks.frame.sort("start", "end", descending=[True, False])
     loading, foreign = _implicit_loading(iterations, marks, computing)
-    start = np.concatenate([_column(part, "start") for part in (inner_first, foreign, loading)])
-    end = np.concatenate([_column(part, "end") for part in (inner_first, foreign, loading)])
+    parts = (inner_first, foreign, loading)
+    start, end = (
+        np.concatenate([part[name].to_numpy() for part in parts]) for name in ("start", "end")
+    )
     labels = (
         inner_first["label"].to_list()
         + ["other"] * foreign.height
@@ -98,10 +100,6 @@ def window_edges(iterations: pl.DataFrame) -> Times:
     """The n + 1 edges of n adjacent windows."""
     ends = iterations["window_end"].to_numpy()
     return np.concatenate((iterations["window_start"].to_numpy()[:1], ends)).astype(np.int64)
-
-
-def _column(frame: pl.DataFrame, name: str) -> Times:
-    return frame[name].to_numpy().astype(np.int64)
 
 
 def _implicit_loading(

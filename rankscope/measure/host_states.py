@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import leading, summed, taken, with_series, without_names
+from rankscope.model.arrays import distinct, leading, summed, taken, with_series, without_names
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells, count_before, in_order
 from rankscope.model.kinds import HostState
@@ -25,9 +25,6 @@ LONGEST_NAME = 120
 
 AT_ONCE = 200_000
 """Events that are processed together; bounds memory."""
-
-SPARSE = 16
-"""Keys are counted in a table if its size is at most this multiple of their number."""
 
 OFF_CPU = "off_cpu"
 """Name of unknown time off the CPU: the reason is unknown where calls are not recorded."""
@@ -226,7 +223,7 @@ class _Sweep:
         kinds = len(_STATES) * (nameless + 2)
         key = (segment * len(_STATES) + state) * (nameless + 2) + np.where(name < 0, nameless, name)
         fresh = np.append(True, key[1:] != key[:-1])
-        different, place = _places(key, kinds * host.height)
+        different, place = distinct(key)
         spent = np.bincount(place, weights=length, minlength=len(different)).astype(np.int64)
         count = np.bincount(place, weights=fresh, minlength=len(different)).astype(np.int64)
         segments, state_and_name = np.divmod(different, kinds)
@@ -325,18 +322,6 @@ class _Sweep:
         return pl.concat([remaining, beside]).drop("samples", "kernel")
 
 
-def _places(key: Times, size: int) -> tuple[Times, Times]:
-    """The different keys, all below a size, and the place of each key among them."""
-    if size > SPARSE * len(key):
-        return np.unique(key, return_inverse=True)
-    present = np.zeros(size, np.bool_)
-    present[key] = True
-    different = np.flatnonzero(present)
-    table = np.zeros(size, np.int64)
-    table[different] = np.arange(len(different))
-    return different, table[key]
-
-
 def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
     """Whether the scheduler is known at some moments, and whether the thread is on a CPU."""
     nothing = np.zeros(len(at), np.bool_)
@@ -378,10 +363,5 @@ def _capped(rows: pl.DataFrame, most_names: int, minor_ns: int) -> pl.DataFrame:
     keys, sums, _ = summed(rows[_KEY], np.stack([rows[name].to_numpy() for name in _SUMS]))
     names, totals, place = summed(keys[["state", "name"]], sums)
     minor = ~leading(names, totals[1], most_names)[place] | (sums[1] < minor_ns)
-    return _added_up(with_series(without_names(keys, minor), *map(pl.Series, _SUMS, sums)))
-
-
-def _added_up(rows: pl.DataFrame) -> pl.DataFrame:
-    """A row per window, phase, state and name."""
-    keys, sums, _ = summed(rows[_KEY], np.stack([rows[name].to_numpy() for name in _SUMS]))
+    keys, sums, _ = summed(without_names(keys, minor), sums)
     return with_series(keys, *map(pl.Series, _SUMS, sums))

@@ -112,6 +112,7 @@ def detail_ranks(
     Args:
         iterations: process → its iterations.
         named: the ranges of the report.
+        trace: the report.
     """
     marks = {
         process: find_marks(process, named, each, partial(_communicates, trace, process))
@@ -252,14 +253,15 @@ def measure_rank(
 
 
 def _unnamed(
-    rank: int, known: frozenset[str], measures: pl.DataFrame, activities: pl.DataFrame
+    rank: int, known: frozenset[str], measures: pl.DataFrame, spent: pl.DataFrame
 ) -> Iterator[RunWarning]:
     """The warning that most of the time has no phase because no range names one.
 
     Args:
-        rank: whose.
+        rank: its number.
         known: phases that ranges name.
         measures: its MEASURES on one clock.
+        spent: its ACTIVITIES.
     """
     missing = [phase for phase in STEP_PHASES if phase not in known]
     if not known or not missing:
@@ -273,9 +275,7 @@ def _unnamed(
         return
     names = " or ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     longest = (
-        activities.filter(
-            pl.col("phase") == "other", pl.col("kind") == "range", pl.col("name") != ""
-        )
+        spent.filter(pl.col("phase") == "other", pl.col("kind") == "range", pl.col("name") != "")
         .group_by("name")
         .agg(pl.col("total_ns").sum())
         .filter(pl.col("total_ns") > MOSTLY * other)

@@ -25,6 +25,9 @@ def of_process(frame: pl.DataFrame, process: int) -> pl.DataFrame:
 FEW = 2**31
 """Numbers that differ by more are replaced by their places: products of them could overflow."""
 
+SPARSE = 8
+"""Numbers are looked up in a table if its size is at most this multiple of their number."""
+
 Rows = TypeVar("Rows", pl.DataFrame, pl.Series)
 
 
@@ -91,17 +94,23 @@ def _physical(values: pl.Series) -> pl.Series:
     return values.to_physical() if is_name else values
 
 
+def distinct(codes: Times) -> tuple[Times, Times]:
+    """The distinct numbers, none below 0, ascending; and the place of each number among them."""
+    size = int(codes.max(initial=-1)) + 1
+    if size > SPARSE * len(codes):
+        return np.unique(codes, return_inverse=True)
+    present = np.zeros(size, np.bool_)
+    present[codes] = True
+    different = np.flatnonzero(present)
+    table = np.empty(size, np.int64)
+    table[different] = np.arange(len(different))
+    return different, table[codes]
+
+
 def places(codes: Times) -> tuple[Times, Times]:
     """The place of each number among the distinct ones, and the first row of each of these."""
-    if codes.max(initial=0) > 8 * len(codes):
-        different = np.unique(codes)
-        place, count = np.searchsorted(different, codes), len(different)
-    else:
-        used = np.zeros(codes.max(initial=0) + 1, np.bool_)
-        used[codes] = True
-        rank = np.cumsum(used)
-        place, count = rank[codes] - 1, rank[-1]
-    first = np.empty(count, np.int64)
+    different, place = distinct(codes)
+    first = np.empty(len(different), np.int64)
     first[place[::-1]] = np.arange(len(codes))[::-1]
     return place, first
 

@@ -6,24 +6,10 @@ import json
 from dataclasses import asdict, dataclass, field
 
 MEASURE_VERSION = 8
-"""Version of the rules by which a report becomes rows; raise it when they give other numbers.
-
-2: a device that starves beside a collective does not communicate.
-3: what a report states about a kernel comes before the kernel's name.
-4: collectives match by the sequence numbers that reports state; of several steps in one iteration,
-the reductions of each are gradient reductions.
-5: the first iteration begins on the device when the work launched before it has ended.
-6: without any range, a thread of forward operators trains; whole names of kernels are shortened;
-launches that a graph captures are not lost.
-7: events that end long after the capture are broken; steps without ranges are of no iteration.
-8: clocks of devices that run fast are scaled; operators around launches tell more communication;
-epochs count on after the highest number of all, and wrong numbers are left out.
-"""
-
+"""Version of the rules by which a report becomes rows; raise it when they give other numbers."""
 
 VERSION = "measure_version"
 """Its key among the options in JSON, which version 1 did not write."""
-
 
 AUTO, WHOLE = "auto", "whole"
 """Values of `--iteration` that are not patterns: detected steps; each capture as one iteration."""

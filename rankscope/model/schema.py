@@ -256,11 +256,13 @@ def conform(
     """The frame with the columns of a schema, in its order and dtypes.
 
     Args:
+        frame: whose columns are checked.
+        schema: the wanted ones.
         optional: columns that may be missing; they become null, that is unknown.
+        drop_others: whether columns that the schema lacks are dropped; else they are an error.
 
     Raises:
-        ValueError: a column is missing that is not optional, or there is one too many. Both are
-            bugs of the stage, such as a misspelt name.
+        ValueError: a column is missing, or one too many: a bug of the stage.
     """
     have = frame.schema
     if have == schema:
