@@ -163,6 +163,9 @@ def _usage_hint(message: str, path: str) -> str | None:
         return f"the result goes to stdout: {path} > FILE"
     if message.startswith("Missing option '--output'"):
         return f"{path} -o FILE"
+    unknown = re.match(r"No such option: (--[\w-]+)", message)
+    if unknown and path.split()[-1] != "ingest" and unknown[1] in _options("ingest"):
+        return f"reports are read with it: rankscope ingest PROFILES {unknown[1]} …, then {path}"
     extra = re.match(r"Got unexpected extra arguments? ?(?:\(s\) )?\((.*)\)", message)
     words = extra[1] if extra else ""
     if words.endswith(".duckdb"):
@@ -170,6 +173,13 @@ def _usage_hint(message: str, path: str) -> str | None:
     if words and all(os.path.exists(word) for word in words.split()):
         return f"first rankscope ingest {words}, then {path}"
     return None
+
+
+def _options(name: str) -> set[str]:
+    """The options of a command."""
+    command = typer.main.get_command(program([name]))
+    commands = getattr(command, "commands", {})
+    return {word for each in commands[name].params for word in each.opts}
 
 
 if __name__ == "__main__":

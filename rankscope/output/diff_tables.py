@@ -29,7 +29,7 @@ def changes_table(changes: tuple[Change, ...], clock: str = "", judged: bool = T
         columns=("metric", "before", "after", "change", "interval", "certain"),
         numeric=frozenset(("before", "after", "change", "interval")),
         drop_first=("interval",),
-        notes=(("change", "×2.0 is twice, ÷2.0 half"), ("certain", _certain_note(changes))),
+        notes=(("change", "×2.0 is twice"), ("certain", _certain_note(changes))),
         rows=tuple(
             (_named(each), *_before_after(each)) for each in changes if each.before_ns is not None
         ),

@@ -65,19 +65,19 @@ def signed_percent(change: float | None) -> str:
 
 
 FACTOR = 2.0
-"""From this factor on, changes are given as factors, not as percentages."""
+"""From this factor on, increases are given as factors, not as percentages."""
 
 
 def relative(change: float | None) -> str:
-    """A relative change as `+1.2 %`, from a factor of 2 on as a product or a quotient."""
-    if change is None or (1 / FACTOR < 1 + change < FACTOR) or change <= -1:
+    """A relative change as `+1.2 %`, from twice the value on as `×2.0`."""
+    if change is None or 1 + change < FACTOR:
         return signed_percent(change)
-    return f"×{1 + change:,.1f}" if change > 0 else f"÷{1 / (1 + change):,.1f}"
+    return f"×{1 + change:,.1f}"
 
 
 def interval(low: float, high: float) -> str:
     """The bounds of a relative change: `-8.5 % to +12.0 %`, large increases as factors."""
-    return f"{signed_percent(low) if low < 0 else relative(low)} to {relative(high)}"
+    return f"{relative(low)} to {relative(high)}"
 
 
 def slower_or_faster(change: float) -> str:

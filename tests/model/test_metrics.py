@@ -177,7 +177,7 @@ def test_changes_of_another_unit_are_compared_and_reported_in_it(metric: Metric)
     more = 7 * (pl.col("rank") == 1).cast(pl.Int64)
     after = before.with_columns(pl.col("calls_count") + more)
     found = diff_runs(before, after, ["calls"], "mean")
-    assert "Worse: rank 1 calls 7." in found.sentence
+    assert "Worse: rank 1 calls +7." in found.sentence
     (certain,) = [each for each in found.ranks if each.certain]
     assert (certain.rank, certain.before_ns, certain.after_ns) == (1, 50, 57)
     few = before.with_columns(pl.col("calls_count").cast(pl.Float64) + more / 20)

@@ -13,6 +13,7 @@ import pytest
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of
 from rankscope.output.fleet_map import fleet_map
+from rankscope.output.html.fleet_chart import legend
 from rankscope.output.html.fleet_page import render_fleet
 from tests.history.fleet.fleets import Plan, fleet
 from tests.output.test_html import HOSTILE, Page
@@ -83,6 +84,14 @@ def test_a_fleet_that_compared_nobody_has_a_page() -> None:
     blind = collected.evidence.with_columns(iterations=0 * pl.col("iterations"))
     text = render_fleet(fleet_of(merged(collected.runs, blind))).decode()
     assert "No run has compared any hardware." in text
+
+
+def test_equal_costs_are_one_level(answer: Fleet) -> None:
+    costs = fleet_map(answer)
+    equal = replace(costs, cost_ns=costs.guilty * 10**9)
+    assert [text for _, text in legend(equal)[:2]] == [
+        "named, cost up to 1 rank-seconds", "compared, not named",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

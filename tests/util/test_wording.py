@@ -105,7 +105,7 @@ def test_sentences_are_made_with_the_helpers(helper: str, pattern: str, example:
 
 def test_large_changes_are_factors() -> None:
     assert [relative(each) for each in (0.012, -0.4, 0.99, 1.0, 289.0, -0.5, -0.9, -1.0)] == [
-        "+1.2 %", "-40.0 %", "+99.0 %", "×2.0", "×290.0", "÷2.0", "÷10.0", "-100.0 %",
+        "+1.2 %", "-40.0 %", "+99.0 %", "×2.0", "×290.0", "-50.0 %", "-90.0 %", "-100.0 %",
     ]  # fmt: skip
     assert interval(-0.6, 1.5) == "-60.0 % to ×2.5"
     assert slower_or_faster(0.21) == "21.0 % slower"

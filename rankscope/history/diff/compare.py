@@ -225,7 +225,7 @@ def _sentence(whole: Change, single: list[Change]) -> str:
 
 
 def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
-    """Ranks whose metric moved, in words: `ranks 0-3 backward up to 1.20 ms, rank 1 load 0.31 ms`.
+    """Ranks whose metric moved, in words: `ranks 0-3 backward up to +1.20 ms, rank 1 load +0.31 ms`.
 
     Phases and transfers are named if any of them moved: other changes follow from them, and a rank
     that waits longer for others is no worse.
@@ -250,7 +250,8 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
             groups.setdefault((each.metric, is_large), []).append(each)
     named = [
         f"{ranks_text(each.rank for each in changes if each.rank is not None)} {metric} "
-        f"{'up to ' * (len(changes) > 1)}{amount(_amount(changes[0]), METRICS[metric].unit)}"
+        f"{'up to ' * (len(changes) > 1)}{'+' * (_amount(changes[0]) > 0)}"
+        f"{amount(_amount(changes[0]), METRICS[metric].unit)}"
         for (metric, _), changes in groups.items()
     ]
     more = f" and {counted(len(named) - MOST_METRICS, 'more change')}" * (len(named) > MOST_METRICS)

@@ -121,7 +121,8 @@ def _run(grid: FleetMap, column: int) -> str:
 def _limits(grid: FleetMap) -> list[float]:
     """The largest cost of each level; levels are equal on a logarithmic scale."""
     cost = np.maximum(grid.cost_ns[grid.guilty], 1).astype(float)
-    return [float(each) for each in np.geomspace(cost.min(), cost.max(), LEVELS + 1)[1:]]
+    levels = LEVELS if cost.max() > cost.min() else 1
+    return [float(each) for each in np.geomspace(cost.min(), cost.max(), levels + 1)[1:]]
 
 
 def _levels(grid: FleetMap) -> np.ndarray:

@@ -165,8 +165,8 @@ def test_slower_and_faster_are_found(extra_ms: float) -> None:
 @pytest.mark.parametrize(
     ("waited_ms", "words"),
     [
-        (30.0, "Worse: ranks 1-2 backward up to 30.0 ms."),
-        (0.0, "30.0 ms, ranks 0, 3 exposed_communication up to 30.0 ms."),
+        (30.0, "Worse: ranks 1-2 backward up to +30.0 ms."),
+        (0.0, "+30.0 ms, ranks 0, 3 exposed_communication up to +30.0 ms."),
     ],
 )
 def test_a_rank_that_waits_for_a_slower_one_is_no_worse(waited_ms: float, words: str) -> None:
@@ -188,7 +188,7 @@ def test_a_rank_that_changed_much_more_is_named_alone() -> None:
     after = frame.with_columns(
         pl.col("iteration_ns") + 30 * MS, pl.col("backward_ns", "work_ns") + more
     )
-    words = "Worse: rank 3 backward 30.0 ms, ranks 0-2 backward up to 5.00 ms."
+    words = "Worse: rank 3 backward +30.0 ms, ranks 0-2 backward up to +5.00 ms."
     assert words in diff_runs(frame, after, METRICS, "mean").sentence
 
 
