@@ -295,6 +295,7 @@ def test_ranges_that_may_be_the_iterations_are_proposed(tmp_path: Path, name: st
 
     folder = write(tmp_path / "job", PLAIN, own)
     [option] = shlex.split(codes(read(folder))["iterations-unnamed"].rpartition("--iteration ")[2])
+    assert " (" not in option, "check shows messages up to there"
     run = rankscope.ingest([folder], tmp_path / "b.duckdb", iteration=option, jobs=1)
     assert run.compare().facts.iterations == tuple(range(1, 12))
     assert not {"iterations-unnamed", "matched-by-ordinal"} & {*codes(run)}

@@ -216,7 +216,8 @@ def slow_link(judged: Judgement) -> Verdict | None:
         + advice(Record.NETWORK, inputs.run.recorder),
     )
     places = {inputs.hosts.get(rank) for rank in members}
-    place = f", all on {min(map(str, places))}" * (len(places) == 1 < len({*inputs.hosts.values()}))
+    on_one = None not in places and len(places) == 1 < len({*inputs.hosts.values()})
+    place = f", all on {min(map(str, places))}" * on_one
     groups = slow.slow["group"].n_unique()
     more = f", one of {groups} slow ones," * (groups > 1)
     adapters = network_words(inputs.tables, members, {*iterations}, inputs.numbers, inputs.hosts)

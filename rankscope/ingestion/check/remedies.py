@@ -18,7 +18,7 @@ OF_ANY = {
     "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each",
     "device-clock-wrong": "nothing to do if the numbers look right; a newer profiler or driver may "
     "convert times correctly",
-    "iterations-unnamed": "give that --iteration, or nothing if the ranges are something else",
+    "iterations-unnamed": "give that --iteration; if the ranges are something else, nothing to do",
     "iterations-without-work": "nothing to do if these steps do no work on the device; else "
     "rankscope check PATH... says what the reports lack",
     "measured-before": "ingest the reports again with this rankscope",

@@ -55,4 +55,4 @@ def _pattern(names: list[str]) -> str:
     different = [place for place, texts in enumerate(zip(*parts, strict=True)) if len({*texts}) > 1]
     number = {place: r"\d+" for place in different} | {different[-1]: r"(\d+)"}
     spelled = (number.get(place) or re.escape(text) for place, text in enumerate(parts[0]))
-    return f"^{''.join(spelled)}$"
+    return f"^{''.join(spelled)}$".replace("\\ ", r"\s")  # a message ends its clause at " ("

@@ -68,7 +68,7 @@ def operator_phases(
 def backward_threads(
     process: int, named: LabelledRanges, iterations: IterationRanges
 ) -> tuple[int, ...]:
-    """The threads beside the training thread that run operators of autograd, and nothing else."""
+    """The threads beside the training thread that run operators of autograd."""
     own = (pl.col("process") == process) & (pl.col("thread") != iterations.thread)
     threads = named.signatures.filter(own, means=BACKWARD)["thread"]
     return tuple(threads.unique().sort())
