@@ -163,23 +163,23 @@ def _usage_hint(message: str, path: str) -> str | None:
         return f"the result goes to stdout: {path} > FILE"
     if message.startswith("Missing option '--output'"):
         return f"{path} -o FILE"
-    unknown = re.match(r"No such option: (--[\w-]+)", message)
-    if unknown and path.split()[-1] != "ingest" and unknown[1] in _options("ingest"):
-        return f"reports are read with it: rankscope ingest PROFILES {unknown[1]} …, then {path}"
+    if unknown := re.match(r"No such option: (--[\w-]+)", message):
+        return _misplaced(unknown[1], path)
     extra = re.match(r"Got unexpected extra arguments? ?(?:\(s\) )?\((.*)\)", message)
     words = extra[1] if extra else ""
     if words.endswith(".duckdb"):
         return f"{path} --db {words}"
-    if words and all(os.path.exists(word) for word in words.split()):
-        return f"first rankscope ingest {words}, then {path}"
-    return None
+    exist = words and all(os.path.exists(word) for word in words.split())
+    return f"first rankscope ingest {words}, then {path}" if exist else None
 
 
-def _options(name: str) -> set[str]:
-    """The options of a command."""
-    command = typer.main.get_command(program([name]))
-    commands = getattr(command, "commands", {})
-    return {word for each in commands[name].params for word in each.opts}
+def _misplaced(option: str, path: str) -> str | None:
+    """A hint at an option of `ingest` that another command was given; None for other options."""
+    group = typer.main.get_command(program(["ingest"]))
+    options = getattr(group, "commands", {})["ingest"].params
+    if path.endswith(" ingest") or not any(option in each.opts for each in options):
+        return None
+    return f"reports are read with it: rankscope ingest PROFILES {option} …, then {path}"
 
 
 if __name__ == "__main__":

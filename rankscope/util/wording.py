@@ -69,7 +69,7 @@ FACTOR = 2.0
 
 
 def relative(change: float | None) -> str:
-    """A relative change as `+1.2 %`, from twice the value on as `×2.0`."""
+    """A relative change as `+1.2 %`, from twice the value on as a factor."""
     if change is None or 1 + change < FACTOR:
         return signed_percent(change)
     return f"×{1 + change:,.1f}"

@@ -225,7 +225,7 @@ def _sentence(whole: Change, single: list[Change]) -> str:
 
 
 def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
-    """Ranks whose metric moved, in words: `ranks 0-3 backward up to +1.20 ms, rank 1 load +0.31 ms`.
+    """Ranks whose metric moved, in words: `ranks 0-3 backward up to +1.20 ms, rank 1 load +0.3 ms`.
 
     Phases and transfers are named if any of them moved: other changes follow from them, and a rank
     that waits longer for others is no worse.
