@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.history.fleet.fleet import Fleet
-from rankscope.output.fleet_tables import KINDS
+from rankscope.history.fleet.sentences import KINDS
 from rankscope.util.sanitize import sanitized
 
 MOST_ROWS, LEAST_ROWS = 30, 8

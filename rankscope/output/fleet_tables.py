@@ -5,15 +5,12 @@ from typing import Any
 import polars as pl
 
 from rankscope.history.fleet.fleet import Fleet
-from rankscope.history.fleet.sentences import NS_PER_HOUR
+from rankscope.history.fleet.sentences import KINDS, NS_PER_HOUR
 from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import UNKNOWN, percent
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
-
-KINDS = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
-"""Kind of hardware → its name for readers."""
 
 PREFIX = "rankscope_fleet_"
 """Prefix of the names of metrics for node_exporter."""

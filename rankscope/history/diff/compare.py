@@ -56,9 +56,10 @@ LEAST_BASELINE = 3
 class RunDiff:
     """The answer to `rankscope diff`.
 
-    `is_same`: both are one run. `is_judged`: the runs are of one job and long enough, so that
-    changes can be certain. `clock`: that of the numbers. `baseline`: databases and labels of the
-    runs of a baseline, by start time.
+    `metrics`: the changes of means over ranks; `ranks`: those of each rank. `is_same`: both are
+    one run. `is_judged`: the runs are of one job and long enough, so that changes can be certain.
+    `clock`: that of the numbers. `baseline`: databases and labels of the runs of a baseline, by
+    start time.
     """
 
     metrics: tuple[Change, ...]
@@ -179,12 +180,12 @@ def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shi
     *before, after = (each[name] for each in values)
     if len(before) > 1:
         return shift_from_baseline(before, after, statistic)
-    step = shift((before[0], after), statistic)
+    change = shift((before[0], after), statistic)
     if name != "iteration":
-        return step
+        return change
     # All ranks' iterations are one: the noise of the slowest's work is that of each.
     old, new = values
-    return step.in_step(noise_of_slowest((old["work"], new["work"]), statistic))
+    return change.of_shared(noise_of_slowest((old["work"], new["work"]), statistic))
 
 
 def _if_at_least(least: float, change: Change) -> Change:
@@ -206,7 +207,12 @@ def _unlike(signs: tuple[str, ...]) -> str:
 
 
 def _sentence(whole: Change, single: list[Change]) -> str:
-    """The changes in words."""
+    """The changes in words.
+
+    Args:
+        whole: of the iteration.
+        single: of the ranks.
+    """
     before, after = round(whole.before_ns or 0), round(whole.after_ns or 0)
     times = f"{ms(before)} → {ms(after)} per iteration"
     if whole.low is not None and whole.high is not None:

@@ -34,8 +34,8 @@ def score(values: Values, statistic: str) -> Values:
 def wander(values: Values, statistic: str) -> Values:
     """The score of the second half of a run less that of the first.
 
-    A speed that walks at random moves as far between the halves as its mean does between runs, and
-    independent noise twice as far. Resampling within a run does not see the former.
+    The mean of a speed that walks at random differs as much between the halves as between runs,
+    that of independent noise twice as much. Resampling within a run does not see the walk.
     """
     if values.shape[-1] < 2:
         return np.zeros(values.shape[:-1])
@@ -59,9 +59,9 @@ def sampling(values: Values, statistic: str) -> Values:
 
 
 def spread(values: Values) -> float:
-    """Standard deviation of the closer half of some values; 0 for few.
+    """Standard deviation by the shortest interval with half of the values; 0 for few values.
 
-    Up to half of the ranks may really have changed, which is no chance.
+    The other half may be of ranks that really changed.
     """
     known = np.sort(values[~np.isnan(values)])
     if len(known) < FEW_RANKS:
@@ -73,7 +73,7 @@ def spread(values: Values) -> float:
 def pooled(runs: tuple[Values, Values], statistic: str) -> float:
     """Standard deviation of the score of one rank from run to run, by chance.
 
-    It is that of all ranks together, as one rank's two halves tell little: each rank of each run is
+    All ranks count together, since the two halves of one rank tell little: each rank of each run is
     a degree of freedom.
 
     Args:

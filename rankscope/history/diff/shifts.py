@@ -39,7 +39,7 @@ class Shift:
     before: Values
     after: Values
     noise: Values  # standard deviation of each rank's after - before
-    common: float  # that of the mean over ranks
+    common: float  # standard deviation of the mean over ranks
     freedom: int  # degrees of freedom of the noise of a rank
     common_freedom: int  # those of `common`
 
@@ -55,11 +55,11 @@ class Shift:
         before, after = float(self.before.mean()), float(self.after.mean())
         return _change(metric, None, before, after, self.common, self.common_freedom, false_alarm)
 
-    def in_step(self, noise_ns: float | None) -> Shift:
-        """The shift of a quantity that all ranks share, so that many tell no more than one.
+    def of_shared(self, noise_ns: float | None) -> Shift:
+        """The shift of a quantity that all ranks share, so that many ranks tell no more than one.
 
         Args:
-            noise_ns: its least noise, from the work of each rank; None: unknown.
+            noise_ns: the least noise of the quantity; None: unknown.
         """
         if noise_ns is None:
             return replace(self, freedom=2, common_freedom=2)
@@ -111,12 +111,10 @@ def shift_from_baseline(runs: Sequence[Values], after: Values, statistic: str) -
     both = of_all + of_each
     # Welch and Satterthwaite: degrees of freedom of a sum of variances
     spread = of_all**2 / fewer + of_each**2 / many
-    sampling = noise.sampling(after, statistic)
-    new = noise.score(after, statistic)
     return Shift(
         scores.mean(axis=0),
-        new,
-        np.maximum(np.sqrt(both), sampling),
+        noise.score(after, statistic),
+        np.maximum(np.sqrt(both), noise.sampling(after, statistic)),
         max(np.sqrt(of_all), float(noise.sampling(after.mean(axis=0), statistic))),
         max(round(both**2 / spread), 1) if spread > 0 else fewer,
         fewer,
@@ -124,7 +122,11 @@ def shift_from_baseline(runs: Sequence[Values], after: Values, statistic: str) -
 
 
 def noise_of_slowest(work: tuple[Values, Values], statistic: str) -> float | None:
-    """Standard deviation of the iteration's change, by that of ranks' work; None if unknown."""
+    """Standard deviation of the iteration's change, from the work of ranks; None if unknown.
+
+    Args:
+        work: of two runs, of shape (ranks, iterations); nan is unknown.
+    """
     if any(np.isnan(values).any() for values in work):
         return None
     weights = max(noise.weight_of_slowest(values) for values in work)

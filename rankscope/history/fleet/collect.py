@@ -128,17 +128,16 @@ def evidence_of(path: Path) -> RunEvidence:
         reports, ranks = tables.reports, tables.ranks
         if ranks.is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-        cached = cached_answers(tables, database.comparison_table("answers"))
-        db = str(path)
-        if cached is not None:
-            numbers, blind = cached.scope.selection.numbers, cached.scope.blind_ranks
-            return evidence(db, reports, ranks, cached.verdict, cached.roles, len(numbers), blind)
-        log.info("%s: its ranks are compared: ingest caches the answer", path)
-        comparison = compare(tables, Options(), until=Stage.VERDICT)
-    numbers, blind = comparison.selection.numbers, comparison.scope.blind_ranks
-    return evidence(
-        db, reports, ranks, comparison.verdict, comparison.roles.of, len(numbers), blind
-    )
+        answers = cached_answers(tables, database.comparison_table("answers"))
+        if answers is not None:
+            verdict, roles, scope = answers.verdict, answers.roles, answers.scope
+            numbers, blind = scope.selection.numbers, scope.blind_ranks
+        else:
+            log.info("%s: its ranks are compared: ingest caches the answer", path)
+            comparison = compare(tables, Options(), until=Stage.VERDICT)
+            verdict, roles = comparison.verdict, comparison.roles.of
+            numbers, blind = comparison.selection.numbers, comparison.scope.blind_ranks
+    return evidence(str(path), reports, ranks, verdict, roles, len(numbers), blind)
 
 
 def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:

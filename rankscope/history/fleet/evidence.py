@@ -1,6 +1,7 @@
 """Evidence of one run for and against its hardware. See METHOD.md#fleet."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +106,7 @@ def evidence(
     """Evidence of a run for and against its hardware.
 
     Args:
+        db: the database of the run.
         reports, ranks: the tables of these names.
         verdict: that of all selected iterations.
         roles: rank → role.
@@ -113,41 +115,28 @@ def evidence(
     """
     key = run_key(reports, ranks)
     table = _identified(ranks.sort("rank"))
-    order: list[int] = table["rank"].to_list()
-    role_of = [roles.get(rank, "") for rank in order]
+    role_of = {rank: roles.get(rank, "") for rank in table["rank"]}
     judged = verdict.kind is not VerdictKind.INCONCLUSIVE
-    blind = {*blind_ranks}
-    seeing = [role for rank, role in zip(order, role_of, strict=True) if rank not in blind]
-    exposure = [
-        iterations if judged and rank not in blind and seeing.count(role) > 1 else 0
-        for rank, role in zip(order, role_of, strict=True)
-    ]
+    seeing = role_of.keys() - {*blind_ranks}
+    in_role = Counter(role_of[rank] for rank in seeing)
     accusations = _accusations(verdict) if judged else []
-    against = {rank: [each for each in accusations if rank in each.ranks] for rank in order}
-    guilty = [
-        len({number for each in against[rank] for number in each.iterations}) for rank in order
-    ]
-    cost = [
-        sum(each.gain_ns / len(each.ranks) for each in against[rank]) * len(order) for rank in order
-    ]
-    cause = [
-        max(against[rank], key=lambda each: each.gain_ns).cause if against[rank] else None
-        for rank in order
-    ]
-    frame = table.with_columns(
-        pl.lit(key).alias("run"),
-        pl.Series("role", role_of, pl.String),
-        pl.Series("iterations", exposure, pl.Int64),
-        pl.Series("guilty", guilty, pl.Int64),
-        pl.Series("cost_ns", [round(each) for each in cost], pl.Int64),
-        pl.Series("cause", cause, pl.String),
-    ).with_columns(pl.min_horizontal("guilty", "iterations").alias("guilty"))
+    rows = []
+    for rank, role in role_of.items():
+        compared = iterations if judged and rank in seeing and in_role[role] > 1 else 0
+        against = [each for each in accusations if rank in each.ranks]
+        guilty = {number for each in against for number in each.iterations}
+        cost = sum(each.gain_ns / len(each.ranks) for each in against) * len(role_of)
+        cause = max(against, key=lambda each: each.gain_ns).cause if against else None
+        rows.append((role, compared, min(len(guilty), compared), round(cost), cause))
+    schema = {name: EVIDENCE[name] for name in ("role", "iterations", "guilty", "cost_ns", "cause")}
+    of_ranks = pl.DataFrame(rows, schema=schema, orient="row")
+    frame = table.hstack(of_ranks).with_columns(run=pl.lit(key))
     software = reports["software"].drop_nulls().unique().sort()
     row: dict[str, Any] = {
         "run": key,
         "db": db,
         "start_ns": reports["utc_start_ns"].min(),
-        "ranks": len(order),
+        "ranks": len(role_of),
         "world_size": ranks["world_size"].max(),
         "iterations": iterations,
         "verdict": verdict.kind.value,

@@ -38,7 +38,16 @@ HARDWARE = pl.Schema(
         "cause": pl.String,  # phase that costs most
     }
 )
-"""A row per piece of hardware, suspects first, then the most guilty."""
+"""A row per piece of hardware: suspects first, then those that cost most."""
+
+RATES = pl.Schema({"rate": pl.Float64(), "low": pl.Float64(), "high": pl.Float64()})
+KEY = pl.Schema({"kind": pl.String(), "id": pl.String()})
+
+SUSPECTS_ONLY = ("trend", "since_ns", "follows")
+"""Columns that only suspects have."""
+
+PARTS = 2**30
+"""Shares of iterations are rounded to whole PARTS, whose sum is the same on every computer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,14 @@ def _hardware(
     odds: pl.DataFrame,
     suspects: tuple[tuple[str, str], ...],
 ) -> pl.DataFrame:
-    """HARDWARE of all pieces."""
+    """HARDWARE of all pieces.
+
+    Args:
+        runs: RUNS.
+        rows: APPEARANCES.
+        odds: `Judged.pieces`.
+        suspects: kind and id of each; a suspected slot marks its host.
+    """
     slots = {
         id_.rsplit(" ", 1)[0]: id_.rsplit(" ", 1)[1] for kind, id_ in suspects if kind == "slot"
     }
@@ -113,7 +129,6 @@ def _hardware(
         pl.col("name").drop_nulls().last(),
         pl.len().cast(pl.Int64).alias("runs"),
         pl.col("guilty").sum().cast(pl.Int64),
-        # Whole numbers: sums of others differ in their last digits from one computer to the next.
         (pl.col("guilt") * PARTS).round().cast(pl.Int64).sum() / PARTS,
         pl.col("cost_ns").sum(),
         pl.col("cause").sort_by("cost_ns", descending=True).first(),
@@ -138,7 +153,7 @@ def _hardware(
             .otherwise("slot"),
         )
     )
-    suspected = [row for row in table.filter("suspect").select("kind", "id").iter_rows()]
+    suspected = table.filter("suspect").select("kind", "id").rows()
     more = _of_suspects(suspected, real, slots, dict(runs.select("run", "start_ns").iter_rows()))
     return (
         table.join(more, on=["kind", "id"], how="left")
@@ -184,28 +199,19 @@ def _of_suspects(
     return pl.DataFrame(suspected, schema={name: HARDWARE[name] for name in (*KEY, *SUSPECTS_ONLY)})
 
 
-PARTS = 2**30
-"""Parts in which shares of iterations are summed."""
-
-RATES = pl.Schema({"rate": pl.Float64(), "low": pl.Float64(), "high": pl.Float64()})
-KEY = pl.Schema({"kind": pl.String(), "id": pl.String()})
-SUSPECTS_ONLY = ("trend", "since_ns", "follows")
-"""Columns that only suspects have."""
-
-
 def _confined(rows: pl.DataFrame, suspects: tuple[Suspect, ...]) -> int | None:
     """The rank of the first suspect in all runs, if hardly any other hardware had that rank."""
     if not suspects:
         return None
     first = suspects[0]
-    hosts = rows.filter(kind=first.kind, id=first.id)
+    places = rows.filter(kind=first.kind, id=first.id).select("run", "host")
     ranks = rows.filter(pl.col("kind") == "rank", "guilty").join(
-        hosts.select("run", "host"), on=["run", "host"], how="semi"
+        places, on=["run", "host"], how="semi"
     )
     numbers = ranks["rank"].unique()
     if len(numbers) != 1:
         return None
     elsewhere = rows.filter(kind="rank", rank=numbers[0]).join(
-        hosts.select("run", "host"), on=["run", "host"], how="anti"
+        places, on=["run", "host"], how="anti"
     )
     return None if elsewhere.height >= LEAST_GUILTY else int(numbers[0])

@@ -32,6 +32,7 @@ def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         runs: RUNS in the order of time.
+        evidence: EVIDENCE of these runs.
     """
     order = runs.select("run").with_row_index("order")
     rows = (
@@ -45,8 +46,8 @@ def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
         # Guilt falls on any rank of the same role.
         .with_columns(chance=pl.col("accused").mean().over("run", "role"))
     )
-    several = [_of_ranks(rows, kind) for kind in ("gpu", "slot", "rank")]
-    return pl.concat([_hosts(rows), _adapters(rows), *several])
+    of_ranks = [_of_ranks(rows, kind) for kind in ("gpu", "slot", "rank")]
+    return pl.concat([_hosts(rows), _adapters(rows), *of_ranks])
 
 
 def _of_ranks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
@@ -77,7 +78,7 @@ def _of_ranks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 def _hosts(rows: pl.DataFrame) -> pl.DataFrame:
     named = rows.drop_nulls("host").with_columns(id=pl.col("host"))
-    return _of_several(named, "host")
+    return _of_shared(named, "host")
 
 
 def _adapters(rows: pl.DataFrame) -> pl.DataFrame:
@@ -87,7 +88,7 @@ def _adapters(rows: pl.DataFrame) -> pl.DataFrame:
         .with_columns(id=pl.col("adapters").str.split(" "))
         .explode("id")
     )
-    moved = _of_several(split.filter(pl.col("host").n_unique().over("id") > 1), "nic")
+    moved = _of_shared(split.filter(pl.col("host").n_unique().over("id") > 1), "nic")
     hosts = _hosts(rows).select("run", "host", usual="chance")
     return (
         moved.join(hosts, on=["run", "host"], how="left", maintain_order="left")
@@ -96,7 +97,7 @@ def _adapters(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_several(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
+def _of_shared(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
     """Pieces that several ranks share: guilty if any of them is, compared within their roles."""
     together = rows.group_by("run", "order", "id", maintain_order=True).agg(
         pl.col("host").first(),

@@ -6,9 +6,8 @@ See METHOD.md#fleet.
 from math import lgamma
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from rankscope.util.robust import Floats
 
 LEAST_RUNS, MOST_RUNS = 1.0, 200.0
 """Weight of the prior, in runs: at least and at most."""
@@ -40,7 +39,7 @@ def prior(guilt: Floats, runs: Floats) -> tuple[float, float]:
     variance = float((weights * (rates - mean) ** 2).sum() / max(weights.sum(), 1))
     per_run = len(weights) / float(weights.sum()) if len(weights) else 1.0
     spread = mean * (1 - mean)
-    # the variance of a rate in n runs is spread · (1 / n + (1 - 1 / n) / (weight + 1))
+    # The variance of a rate in n runs is spread · (1 / n + (1 - 1 / n) / (weight + 1)).
     share = (variance / spread - per_run) / max(1 - per_run, 1e-9)
     weight = MOST_RUNS if share <= 0 else 1 / share - 1
     weight = float(np.clip(weight, LEAST_RUNS, MOST_RUNS))

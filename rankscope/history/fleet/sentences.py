@@ -11,21 +11,29 @@ NAMED = 3
 
 NS_PER_HOUR = 3_600 * 10**9
 
-NOBODY = "Nobody beyond chance"
+KINDS = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
+"""Kind of hardware → its name for readers."""
+
+CHECKS = {
+    "gpu": "compare its clocks, temperature and error counters with a neighbour's "
+    "(nvidia-smi -q -d PERFORMANCE,TEMPERATURE,ECC), then run dcgmi diag -r 3",
+    "nic": "compare its error counters and bandwidth with another one's (ibstat, ib_write_bw)",
+    "host": "compare it with a normal host: CPU clocks and load, memory, storage, fans, and "
+    "dcgmi diag -r 3 on its GPUs",
+}
+"""Kind of hardware → how to check it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A piece of hardware that is slow again and again; the fields are those of HARDWARE."""
+    """A piece of hardware that is slow again and again; the fields are columns of HARDWARE."""
 
     kind: str
     id: str
     host: str | None
     slot: str | None
-    name: str | None
     runs: int
     guilty: int
-    rate: float
     p: float
     cost_ns: int
     trend: str | None
@@ -35,24 +43,27 @@ class Suspect:
 
 
 def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]) -> str:
-    """The answer in words."""
-    names = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
+    """The answer in words.
+
+    Args:
+        runs: number of runs that were compared.
+        pieces: kind of hardware → number of its pieces in them.
+    """
     hardware = ", ".join(
-        counted(pieces[kind], name) for kind, name in names.items() if kind in pieces
+        counted(pieces[kind], name) for kind, name in KINDS.items() if kind in pieces
     )
     seen = f"in {counted(runs, 'run')}" + (f" on {hardware}" if hardware else "")
     if not suspects:
-        return f"{NOBODY}: no hardware is named more often than chance explains {seen}."
+        return f"Nobody beyond chance: no hardware is named more often than chance explains {seen}."
     return f"{and_more([*map(_in_words, suspects)], NAMED, '; ')} ({seen})."
 
 
 def label(suspect: Suspect) -> str:
     """A piece of hardware by its name: `GPU GPU-1f… in host n1`."""
-    if suspect.kind == "gpu":
-        return f"GPU {suspect.id} in host {suspect.host or 'unknown'}"
-    if suspect.kind == "nic":
-        return f"network adapter {suspect.id} in host {suspect.host or 'unknown'}"
-    return f"host {suspect.id}" + (f", slot {suspect.slot}," if suspect.slot else "")
+    name = f"{KINDS[suspect.kind]} {suspect.id}"
+    if suspect.kind == "host":
+        return name + (f", slot {suspect.slot}," if suspect.slot else "")
+    return f"{name} in host {suspect.host or 'unknown'}"
 
 
 def hours(cost_ns: int) -> str:
@@ -79,16 +90,6 @@ def _in_words(suspect: Suspect) -> str:
 
 def _odds(p: float) -> str:
     return f"{p:.1g}" if p >= 1e-4 else "< 0.0001"
-
-
-CHECKS = {
-    "gpu": "compare its clocks, temperature and error counters with a neighbour's "
-    "(nvidia-smi -q -d PERFORMANCE,TEMPERATURE,ECC), then run dcgmi diag -r 3",
-    "nic": "compare its error counters and bandwidth with another one's (ibstat, ib_write_bw)",
-    "host": "compare it with a normal host: CPU clocks and load, memory, storage, fans, and "
-    "dcgmi diag -r 3 on its GPUs",
-}
-"""Kind of hardware → how to check it."""
 
 
 def next_step(suspects: tuple[Suspect, ...], runs: int, confined: int | None) -> str:

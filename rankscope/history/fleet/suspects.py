@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from rankscope.util.robust import Floats
+
 Index = NDArray[np.intp]
 
 CLOSE = 1e-9
@@ -15,6 +16,21 @@ CLOSE = 1e-9
 
 LARGEST_P = 0.05
 """Largest probability that is corrected; a larger one is no evidence."""
+
+LEAST_GUILTY = 3
+"""Runs in which a piece must be guilty before it is suspect."""
+
+LARGEST_CHANCE = 0.01
+"""Largest corrected probability of guilt that is not by chance."""
+
+OWN_CHANCE = 0.05
+"""Largest probability with which a GPU is guilty beyond the other GPUs of its host."""
+
+SLOT = pl.col("host") + " " + pl.col("slot")
+"""The id of the slot that a GPU is in."""
+
+LEAST_OTHERS = 3
+"""Least runs on other hardware that show how often a rank is guilty wherever it runs."""
 
 
 def tails(piece: Index, probability: Floats, pieces: int, most: int) -> Floats:
@@ -68,22 +84,6 @@ def corrected(tail: Floats, guilty: Index) -> Floats:
         beyond = np.minimum(tail[:, -1], limit)
         result[odds == limit] = min(1.0, float(np.maximum(reached, beyond).sum()))
     return result
-
-
-LEAST_GUILTY = 3
-"""Runs in which a piece must be guilty before it is suspect."""
-
-LARGEST_CHANCE = 0.01
-"""Largest corrected probability of guilt that is not by chance."""
-
-OWN_CHANCE = 0.05
-"""Largest probability with which a GPU is guilty beyond the other GPUs of its host."""
-
-SLOT = pl.col("host") + " " + pl.col("slot")
-"""The id of the slot that a GPU is in."""
-
-LEAST_OTHERS = 3
-"""Least runs on other hardware that show how often a rank is guilty wherever it runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,10 @@ LEAST_BEFORE = 3
 
 
 def trend(appearances: pl.DataFrame) -> str | None:
-    """`worse`, `better` or `steady`, by Kendall's rank correlation of time and cost per
-    iteration.
+    """`worse`, `better` or `steady`: Kendall's rank correlation of time and cost per iteration.
 
     Args:
-        own: APPEARANCES of one piece, in the order of time.
+        appearances: APPEARANCES of one piece, in the order of time.
 
     Returns:
         None for fewer than `LEAST_RUNS` runs.
@@ -46,7 +45,7 @@ def since(appearances: pl.DataFrame, starts: dict[str, int | None]) -> int | Non
     """The start of the first guilty run; None for a piece that was guilty nearly from the start.
 
     Args:
-        own: APPEARANCES of one piece, in the order of time.
+        appearances: APPEARANCES of one piece, in the order of time.
         starts: run → its start, ns of UTC.
     """
     guilty = appearances["guilty"].to_list()
@@ -58,7 +57,7 @@ def follows(appearances: pl.DataFrame, rows: pl.DataFrame) -> str | None:
     """`card` if guilt moved with a card, `slot` if it stayed in the slot; None if nothing moved.
 
     Args:
-        own: APPEARANCES of a suspect.
+        appearances: APPEARANCES of a suspect.
         rows: those of all hardware.
     """
     if appearances["kind"][0] == "host":

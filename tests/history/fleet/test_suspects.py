@@ -7,7 +7,6 @@ import pytest
 
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of
-from rankscope.history.fleet.sentences import NOBODY
 from tests.history.fleet.fleets import Plan, fleet
 from tests.support import mostly_nightly
 
@@ -38,7 +37,7 @@ def test_the_culprit_is_the_suspect(culprit: str, seed: int) -> None:
 def test_a_fleet_without_a_culprit_has_no_suspect(seed: int) -> None:
     answer = fleet_of(fleet(Plan("none", seed, noise=0.6))[0])
     assert not answer.suspects
-    assert answer.sentence.startswith(NOBODY)
+    assert answer.sentence.startswith("Nobody beyond chance: ")
 
 
 def test_the_work_of_a_rank_is_no_fault_of_its_hardware() -> None:
