@@ -15,7 +15,7 @@ from rankscope.model.metrics import METRICS, columns_of, compared_metrics
 from rankscope.model.metrics import Scope as MetricScope
 from rankscope.model.schema import MEASURES
 from rankscope.model.tables import metric_dtype
-from rankscope.store.tables import RunTables, measured
+from rankscope.store.tables import RunTables
 
 STORED = "rank_iterations"
 """The table of the database that holds the metric table on the default clock."""
@@ -41,11 +41,12 @@ def metric_table(scope: Scope, roles: Roles, waits: pl.DataFrame) -> pl.DataFram
         waits: `Waits.by_iteration`.
     """
     tables = scope.tables
+    columns = [name for name in MEASURES if name != "clock"]
     alone = bool(scope.missing_ranks) or tables.ranks.height < 2
     return wide_of(
         tables.iterations.filter("complete"),
         tables.ranks.select("rank", "host").with_columns(role=role_of(roles)),
-        measured(tables, scope.clock, [name for name in MEASURES if name != "clock"]),
+        tables.read("measures", columns, clock=scope.clock),
         None if alone else waits,
         scope.blind_ranks,
     )

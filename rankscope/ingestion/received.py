@@ -8,8 +8,7 @@ from rankscope.errors import RankscopeError, ToolError
 from rankscope.ingestion.workers import Results
 from rankscope.model.columns import out_of_bounds
 from rankscope.model.reports import RankRows, ReportFile, ReportRows
-from rankscope.model.tables import TABLES
-from rankscope.store.writer import PER_RANK
+from rankscope.model.tables import PER_RANK, TABLES
 
 
 def received(results: Results) -> Results:

@@ -19,7 +19,6 @@ from rankscope.match.wait_sums import rank_chunks
 from rankscope.model.intervals import length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES
 from rankscope.model.metrics import columns_of
-from rankscope.store.tables import measured
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -93,7 +92,7 @@ def replay_parts(
     if not all_tied(clocks, scope.tables) or rows.is_empty():
         return None
     columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
-    measures = measured(scope.tables, scope.clock, columns, iterations)
+    measures = scope.tables.read("measures", columns, iterations=iterations, clock=scope.clock)
     chosen = scope.choice.numbers if isinstance(scope.choice, Selection) else ()
     unknown = measures.filter(pl.col("iteration_ns").is_null())["iteration"]
     if chosen and unknown.is_between(chosen[0], chosen[-1]).any():

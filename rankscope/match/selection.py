@@ -16,7 +16,7 @@ from rankscope.model.metrics import columns_of
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.sources.recorders import Record, advice, recorder_of
-from rankscope.store.tables import RunTables, measured
+from rankscope.store.tables import RunTables
 from rankscope.util.rank_list import LONGEST
 from rankscope.util.robust import MAD_FLOOR
 from rankscope.util.wording import agreeing, counted, listed
@@ -187,7 +187,7 @@ def _choice(
                 options.include_warmup,
             )
         columns = ["rank", "iteration", "iteration_ns", "work_ns"]
-        lengths = measured(tables, clock, columns)
+        lengths = tables.read("measures", columns, clock=clock)
         return select(tables.iterations, lengths, options.iter_range, options.include_warmup)
     except (UsageError, ReportError) as error:
         return error.with_traceback(None)

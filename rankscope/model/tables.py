@@ -355,3 +355,8 @@ TABLES = {
     ),
 }
 """Name → table, of the rows that reports become, in the order in which they are created."""
+
+PER_RANK = tuple(
+    name for name, table in TABLES.items() if "rank" in table.columns and name != "ranks"
+)
+"""Tables with rows per rank; `RankRows` has an attribute for each."""

@@ -49,7 +49,7 @@ operators. A connection that reads finds built-in names first; a file with macro
 to."""
 
 LEAST_MEMORY = "128MB"
-"""DuckDB's memory limit where the frames that are read from the file need the memory."""
+"""DuckDB's memory limit while a file is read: the memory is left to the frames."""
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,

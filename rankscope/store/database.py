@@ -16,7 +16,7 @@ import polars as pl
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.schema import conform
-from rankscope.model.tables import TABLES
+from rankscope.model.tables import PER_RANK, TABLES
 from rankscope.store.connection import (
     BUILT_IN,
     LEAST_MEMORY,
@@ -70,12 +70,6 @@ def in_row_groups(frame: pl.DataFrame) -> pa.RecordBatchReader:
             yield from part.rechunk().to_arrow().to_batches()
 
     return pa.RecordBatchReader.from_batches(frame.clear().to_arrow().schema, batches())
-
-
-PER_RANK_TABLES = tuple(
-    name for name, table in TABLES.items() if "rank" in table.columns and name != "ranks"
-)
-"""Tables with rows per rank."""
 
 
 class Database:
@@ -364,7 +358,7 @@ class Database:
             return
         old = [[path for (path,) in stored]]
         ranks_of_reports = "(select rank from ranks where path in (select unnest(?)))"
-        for table in PER_RANK_TABLES:
+        for table in PER_RANK:
             self._connection.execute(f"delete from {table} where rank in {ranks_of_reports}", old)
         for table in ("ranks", "problems", "reports"):
             self._connection.execute(f"delete from {table} where path in (select unnest(?))", old)

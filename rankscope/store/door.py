@@ -183,14 +183,14 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, version: str, wr
     """
     shown = sanitized(version)
     text = f"{path}: has schema version {shown}, this rankscope uses {schema_version()}"
-    known = int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0
-    if known > schema_version():
+    number = int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0
+    if number > schema_version():
         raise DatabaseError(text, hint="use a newer rankscope")
-    if known < 1 or needs_reports(known):
+    if number < 1 or needs_reports(number):
         raise DatabaseError(f"{text}{_reports_to_read(connection)}", hint=REBUILD_HINT)
     if not write:
         raise DatabaseError(text, hint="rankscope ingest with any report of it upgrades it")
-    migrate(connection, known)
+    migrate(connection, number)
 
 
 def _reports_to_read(connection: duckdb.DuckDBPyConnection) -> str:

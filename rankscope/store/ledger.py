@@ -34,10 +34,15 @@ OTHER_HINT = "name another file with --store"
 
 
 class Ledger:
-    """Tables of rows that belong to runs; each has a column `run`."""
+    """A ledger: tables of rows that belong to runs; each has a column `run`."""
 
     def __init__(self, path: Path, tables: Mapping[str, Table], wait_s: float = WAIT_S) -> None:
-        """A ledger at `path`, which need not exist yet."""
+        """The ledger at `path`, which need not exist yet.
+
+        Args:
+            tables: name → table of the ledger.
+            wait_s: how long to wait for other processes, s.
+        """
         self.path = path
         self._tables = {f"{LEDGER}{name}": table for name, table in tables.items()}
         self._wait_s = wait_s
@@ -133,7 +138,7 @@ def _read(
     Raises:
         BadContents: the table holds something that no rankscope writes.
     """
-    columns = {column: kind for (stored, column), kind in present.items() if stored == name}
+    columns = {column: kind for (owner, column), kind in present.items() if owner == name}
     missing = check_columns(name, table, columns)
     stored = {column: each for column, each in table.columns.items() if column not in missing}
     check_rows(connection, name, replace(table, columns=stored))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
+from rankscope.store.ddl import quoted
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -35,8 +37,8 @@ NARROW: dict[str, pl.DataType] = {
 class TableRequest:
     """Which columns and rows of a table to read; None: all.
 
-    `narrow`: the columns of `NARROW` have those types.
-    `clock`: only rows on this clock. `distinct`: each row once.
+    `narrow`: the columns of `NARROW` have those types. `clock`: only rows on this clock.
+    `distinct`: each row once.
     """
 
     table: str
@@ -155,22 +157,6 @@ class RunTables:
         return self.table("problems")
 
 
-def measured(
-    tables: RunTables,
-    clock: str,
-    columns: Collection[str],
-    iterations: Collection[int] | None = None,
-) -> pl.DataFrame:
-    """Columns of MEASURES on one clock; rank and iteration as int64.
-
-    Args:
-        clock: host or gpu.
-        columns: their names, none of text.
-        iterations: only rows of these; None: of all.
-    """
-    return tables.read("measures", columns, iterations=iterations, clock=clock)
-
-
 def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
     """The requested columns and rows of `frame`, which is the whole table."""
     for name, values in (("rank", request.ranks), ("iteration", request.iterations)):
@@ -237,7 +223,7 @@ def _where(request: TableRequest) -> str:
         if values is not None
     ]
     if request.clock is not None:
-        limits.append(f"clock = '{request.clock}'")
+        limits.append(f"clock = {quoted(request.clock)}")
     return f" where {' and '.join(limits)}" if limits else ""
 
 
@@ -252,7 +238,7 @@ def one_of(name: str, values: Collection[int]) -> str:
 def _expression(name: str, names: list[str] | None) -> str:
     """A narrow column in SQL: of a text its index in `names`, if these are all of its names."""
     if names is not None:
-        listed = ", ".join("'" + each.replace("'", "''") + "'" for each in names)
+        listed = ", ".join(map(quoted, names))
         return f'(list_position([{listed}]::varchar[], "{name}") - 1)::utinyint as "{name}"'
     if NARROW.get(name) == pl.Int32:
         return f'"{name}"::int as "{name}"'

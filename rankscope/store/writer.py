@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.model.reports import ReportRows
+from rankscope.model.tables import PER_RANK, TABLES
 from rankscope.store.database import Database
 
 WAIT_S, LONGEST_WAIT_S = 0.5, 5.0
@@ -21,18 +22,6 @@ WRITING_SHARE = 0.1
 MOST_ROWS = 4_000_000
 """Waiting rows, about 0.25 GB, that are written without further delay. A report costs half of what
 it costs in transactions of a million rows, as DuckDB writes fewer row groups again."""
-
-PER_RANK = (
-    "iterations",
-    "measures",
-    "collectives",
-    "exposed",
-    "activities",
-    "host_states",
-    "file_accesses",
-    "counters",
-)
-"""Tables with rows per rank; `RankRows` has an attribute for each."""
 
 
 class ReportWriter:
@@ -49,6 +38,7 @@ class ReportWriter:
         """Write to a database.
 
         Args:
+            options: the options that shaped the rows, for the column `options` of `reports`.
             wait_s: reports that come within this time of a transaction share the next one.
             most_rows: waiting rows that are written without further delay.
         """
@@ -86,12 +76,7 @@ def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFram
         **{name: pl.concat(getattr(part, name) for part in ranks) for name in PER_RANK},
         "problems": pl.DataFrame(
             [each for rows in reports for each in _problems(rows)],
-            schema={
-                "path": pl.String,
-                "code": pl.String,
-                "message": pl.String,
-                "ranks": pl.List(pl.Int64),
-            },
+            schema=TABLES["problems"].schema,
             orient="row",
         ),
     }

@@ -22,8 +22,8 @@ from rankscope.judge.causes.counters import by_rank
 from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
+from rankscope.model.tables import PER_RANK
 from rankscope.store.tables import RunTables
-from rankscope.store.writer import PER_RANK
 from rankscope.util.numbers import sampled
 
 DETECTORS: tuple[Detector, ...] = (

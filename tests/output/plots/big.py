@@ -5,8 +5,8 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.stages import compare
 from rankscope.model.options import Options
+from rankscope.model.tables import PER_RANK
 from rankscope.store.tables import LoadedTables, RunTables
-from rankscope.store.writer import PER_RANK
 from tests.support import Stored
 
 
