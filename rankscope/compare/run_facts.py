@@ -14,7 +14,7 @@ from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_version
 from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
-from rankscope.sources.identify import CLOCK_SLACK_NS
+from rankscope.sources.same_job import CLOCK_SLACK_NS
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import agreeing, counted, ms, percent
 

@@ -13,9 +13,9 @@ import polars as pl
 from rankscope.compare.report_files import further
 from rankscope.errors import DatabaseError, Unpaired, UnreadableReport
 from rankscope.ingestion.finalize import compare_stored
-from rankscope.ingestion.preflight import ExistingRank
 from rankscope.model.reports import ReportFile, ReportOutcome
 from rankscope.sources.discover import describe_again
+from rankscope.sources.same_job import Capture
 from rankscope.store import Database
 from rankscope.store.connection import disk_full, not_created
 from rankscope.util.atomic_io import exists
@@ -58,13 +58,13 @@ class StoredReports:
             rows = self._moved(file, same)
         return None if rows.is_empty() else _unchanged(file, rows)
 
-    def not_replaced(self, files: list[ReportFile]) -> list[ExistingRank]:
-        """The ranks whose reports are not among `files`."""
+    def not_replaced(self, files: list[ReportFile]) -> list[Capture]:
+        """The ranks whose reports are not among `files`, a capture each."""
         replaced = [str(file.path.resolve()) for file in files]
         rows = self._rows.filter(~pl.col("path").is_in(replaced))
-        columns = ("rank", "path", "world_size", "utc_start_ns", "duration_ns", "host")
+        columns = ("rank", "path", "world_size", "host", "utc_start_ns", "duration_ns")
         return [
-            ExistingRank(rank, Path(path), *attributes)
+            Capture(Path(path), () if rank is None else (rank,), *attributes)
             for rank, path, *attributes in rows.select(columns).iter_rows()
         ]
 

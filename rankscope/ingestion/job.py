@@ -106,8 +106,8 @@ def ingest_reports(
         if run is not None:
             files = select_run(files, run, rank_pattern)
         vocabulary(options)  # raises for a wrong pattern before any report is read
-        job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
-        job.paths, job.stored = paths, stored
+        skip = on_error == "skip"
+        job = IngestJob(target, options, skip, rebuild, ranks, paths, stored)
         for path, error in unread:
             job.leave_out(path, error)
         job.leave_out_copies(copies)
@@ -146,8 +146,20 @@ class IngestJob:
         skip: bool,
         rebuild: bool,
         ranks: Container[int] | None = None,
+        paths: Sequence[str | Path] = (),
+        stored: StoredReports | None = None,
     ) -> None:
-        """Prepare an ingest."""
+        """Prepare an ingest.
+
+        Args:
+            target: the database.
+            options: how iterations, phases and ranks are named.
+            skip: leave out bad reports.
+            rebuild: replace the database.
+            ranks: those to ingest; None: all.
+            paths: the reports as the user named them, for messages.
+            stored: the reports that the database had before.
+        """
         self.target = target
         self.ranks = ranks
         self.ranks_again: frozenset[int] = frozenset()  # of the database, to be read again
@@ -155,8 +167,8 @@ class IngestJob:
         self.shaping = options.to_json()
         self.skip = skip
         self.rebuild = rebuild
-        self.paths: Sequence[str | Path] = ()  # as the user named them, for messages
-        self.stored: StoredReports | None = None  # what the database had before
+        self.paths = paths
+        self.stored = stored
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
         self.copies = 0  # of reports, left out

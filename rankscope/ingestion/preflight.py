@@ -6,7 +6,7 @@ What would fail after minutes of reading (two reports of one rank, two runs) fai
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rankscope.errors import ForeignRun, RankConflict, RankscopeError, UsageError
@@ -17,31 +17,18 @@ from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, ReportFil
 from rankscope.sources import formats
 from rankscope.sources.discover import united
 from rankscope.sources.identify import (
-    Captured,
     by_name,
     check_distinct,
-    check_one_run,
     claims_for_report,
     name_disagrees,
     name_hint,
 )
 from rankscope.sources.name_numbers import NODES, differing_numbers
+from rankscope.sources.same_job import Capture, check_one_job
 
 ANOTHER_DB = "another run? Name another --db, or replace this one: rankscope ingest PATH --rebuild"
 
 ONE_RUN = "ingest the reports of one run at a time"
-
-
-@dataclass(frozen=True, slots=True)
-class ExistingRank:
-    """A rank of the database that an ingest does not replace."""
-
-    rank: int | None
-    path: Path
-    world_size: int | None
-    utc_start_ns: int | None
-    duration_ns: int | None
-    host: str | None
 
 
 def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
@@ -88,7 +75,7 @@ def _on_hosts(files: list[ReportFile]) -> list[ReportFile]:
     if len({*numbers}) == len(files) or any(claim and claim.world_size for claim in claims):
         return files
     hosts: dict[str, dict[Path, int]] = {}
-    captured: list[runs.Capture] = []
+    captured: list[Capture] = []
     for file, facts, number in zip(files, capture_facts(files), numbers, strict=True):
         if isinstance(facts, RankscopeError) or facts.environment or facts.host is None:
             return files
@@ -131,23 +118,23 @@ def select_run(
     for each in described:
         if isinstance(each, UsageError):
             raise each
-    grouped = runs.runs_of(each for each in described if isinstance(each, runs.Capture))
+    grouped = runs.runs_of(each for each in described if isinstance(each, Capture))
     return [by_path[each.path] for each in runs.selected(grouped, number)]
 
 
 def found_runs(
     files: list[ReportFile], rank_pattern: re.Pattern[str] | None
-) -> list[list[runs.Capture]]:
+) -> list[list[Capture]]:
     """The runs of the reports; reports that cannot be read belong to none."""
     described = captures(files, rank_pattern)
-    return runs.runs_of(each for each in described if isinstance(each, runs.Capture))
+    return runs.runs_of(each for each in described if isinstance(each, Capture))
 
 
 def captures(
     files: list[ReportFile], rank_pattern: re.Pattern[str] | None
-) -> list[runs.Capture | RankscopeError]:
+) -> list[Capture | RankscopeError]:
     """Facts of each report before it is read, or why it cannot be read."""
-    described: list[runs.Capture | RankscopeError] = []
+    described: list[Capture | RankscopeError] = []
     for file, facts in zip(files, capture_facts(files), strict=True):
         if isinstance(facts, RankscopeError):
             described.append(facts)
@@ -157,12 +144,12 @@ def captures(
         except RankscopeError as error:
             described.append(error)
         else:
-            described.append(_capture((file, facts, next(iter(claims), None))))
+            described.append(_own_capture((file, facts, next(iter(claims), None))))
     return described
 
 
 def of_one_run(
-    existing: list[ExistingRank],
+    existing: list[Capture],
     reports: list[Described],
     skip: bool,
     paths: Sequence[str | Path],
@@ -171,6 +158,8 @@ def of_one_run(
     """The reports that belong together, and those left out, with the reasons.
 
     Args:
+        existing: the ranks of the database that are not replaced, a capture each.
+        reports: those to read.
         skip: leave out what does not belong to the database, else to the run with most reports.
         paths: the reports as the user named them, for messages.
         target: the database that they go into, for messages.
@@ -180,7 +169,7 @@ def of_one_run(
         RankConflict: two reports claim one rank.
         ForeignRun: a report is not of the run that the database has.
     """
-    grouped = runs.runs_of(map(_capture, reports))
+    grouped = runs.runs_of(map(_own_capture, reports))
     if not skip and len(grouped) > 1 and not existing:
         raise runs.several(grouped, paths, target)
     try:
@@ -202,19 +191,26 @@ def of_one_run(
     return kept, left_out
 
 
-def _capture(report: Described) -> runs.Capture:
+def _capture(report: Described) -> Capture:
+    """What is known of a report, with the best evidence of its rank."""
     file, facts, claim = report
-    says_rank = claim is not None and (
-        claim.evidence.own or claim.evidence.kind is EvidenceKind.FILE_NAME
-    )
-    return runs.Capture(
+    return Capture(
         file.path,
-        (claim.rank,) if claim is not None and says_rank else (),
+        () if claim is None else (claim.rank,),
         None if claim is None else claim.world_size,
         facts.host,
         facts.utc_start_ns,
         facts.duration_ns,
     )
+
+
+def _own_capture(report: Described) -> Capture:
+    """The same without the rank if its evidence may be that of the launcher."""
+    *_, claim = report
+    says_rank = claim is not None and (
+        claim.evidence.own or claim.evidence.kind is EvidenceKind.FILE_NAME
+    )
+    return _capture(report) if says_rank else replace(_capture(report), ranks=())
 
 
 def _misnamed(report: Described) -> bool:
@@ -227,7 +223,7 @@ def _misnamed(report: Described) -> bool:
 
 
 def check_together(
-    existing: list[ExistingRank],
+    existing: list[Capture],
     reports: list[Described],
 ) -> None:
     """Check that the reports, and the database they go into, are of one run.
@@ -240,7 +236,7 @@ def check_together(
     one_job = place and f"if they are of one job, {name_hint(place)}; else ingest one run at a time"
     check_distinct(
         [
-            *((each.rank, each.path) for each in existing if each.rank is not None),
+            *((rank, each.path) for each in existing for rank in each.ranks),
             *(
                 (claim.rank, file.path)
                 for file, _, claim in reports
@@ -249,33 +245,7 @@ def check_together(
         ],
         hint=ANOTHER_DB if existing else one_job,
     )
-    check_one_run(
-        [
-            *(
-                Captured(
-                    each.path,
-                    each.rank,
-                    each.world_size,
-                    each.utc_start_ns,
-                    each.duration_ns,
-                    each.host,
-                )
-                for each in existing
-            ),
-            *(
-                Captured(
-                    file.path,
-                    None if claim is None else claim.rank,
-                    None if claim is None else claim.world_size,
-                    facts.utc_start_ns,
-                    facts.duration_ns,
-                    facts.host,
-                )
-                for file, facts, claim in reports
-            ),
-        ],
-        hint=ANOTHER_DB if existing else ONE_RUN,
-    )
+    check_one_job([*existing, *map(_capture, reports)], hint=ANOTHER_DB if existing else ONE_RUN)
 
 
 def _facts(file: ReportFile) -> CaptureFacts | RankscopeError:

@@ -3,22 +3,14 @@
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rankscope.errors import SeveralRuns, UsageError
 from rankscope.output.quantities import counted, ranks_text
 from rankscope.sources import formats
-from rankscope.sources.identify import (
-    CLOCK_SLACK_NS,
-    LAST_NUMBER,
-    OF_WORLD,
-    RANK_IN_NAME,
-    Captured,
-    clock_slack_ns,
-    pause_ns,
-)
+from rankscope.sources.identify import LAST_NUMBER, OF_WORLD, RANK_IN_NAME
+from rankscope.sources.same_job import CLOCK_SLACK_NS, Capture, clock_slack_ns, pause_ns
 from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope.util.wording import and_more
 
@@ -27,24 +19,6 @@ MOST_PATHS = 3
 
 MOST_HOSTS = 3
 """Most hosts that are named; the others are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """Facts of a report before it is read."""
-
-    path: Path
-    ranks: tuple[int, ...]  # that it claims for itself; empty: unknown
-    world_size: int | None
-    host: str | None
-    start_ns: int | None  # UTC
-    duration_ns: int | None
-
-    @property
-    def end_ns(self) -> int | None:
-        """The end in UTC; None where start or duration are unknown."""
-        known = self.start_ns is not None and self.duration_ns is not None
-        return self.start_ns + self.duration_ns if known else None  # type: ignore[operator]
 
 
 def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
@@ -59,7 +33,7 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
     ranks = [rank for each in captures for rank in each.ranks]
     if captures and _concurrent(captures, []) and len({*ranks}) == len(ranks):
         return [captures]
-    slack_ns = clock_slack_ns([_captured(each) for each in captures])
+    slack_ns = clock_slack_ns(captures)
     if slack_ns > CLOCK_SLACK_NS and _concurrent(captures, [], slack_ns):
         return [captures]
     groups: dict[tuple[Path, str], list[list[Capture]]] = {}
@@ -168,20 +142,7 @@ def _concurrent(
     """Whether captures can be of one job by its size and their times."""
     together = (*captures, *others)
     worlds = {each.world_size for each in together} - {None}
-    times = ((each.start_ns, each.duration_ns) for each in together)
-    return len(worlds) < 2 and pause_ns(times) <= slack_ns
-
-
-def _captured(capture: Capture) -> Captured:
-    rank = capture.ranks[0] if len(capture.ranks) == 1 else None
-    return Captured(
-        capture.path,
-        rank,
-        capture.world_size,
-        capture.start_ns,
-        capture.duration_ns,
-        capture.host,
-    )
+    return len(worlds) < 2 and pause_ns(together) <= slack_ns
 
 
 def _without_copies(runs: list[list[Capture]]) -> list[list[Capture]]:

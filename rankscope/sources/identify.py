@@ -1,22 +1,19 @@
 """The rank of each process of a report: by evidence, with conflicts as errors, never a guess."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
-from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
+from rankscope.errors import RankConflict, UnknownRank, UsageError
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
 from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 from rankscope.sources.name_numbers import NODES, RANK_PATTERN, place_groups
 from rankscope.sources.recorders import Recorder, recorder_of
-from rankscope.util.numbers import NEVER
 from rankscope.util.rank_list import MOST_RANKS
-from rankscope.util.wording import counted
 
 RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?([0-9]{1,6})(?!\d)", re.IGNORECASE)
 """A file name that says `rank` before the number."""
@@ -61,23 +58,6 @@ PID = RankEvidence("process id order", EvidenceKind.ORDER)
 
 RanksByEvidence = dict[RankEvidence, dict[int, int]]
 """Evidence → process key → rank; the most trusted evidence first."""
-
-CLOCK_SLACK_NS = 60 * 10**9
-"""Captures of one job overlap in UTC, give or take this much for the hosts' clocks."""
-
-CLOCK_WRONG_NS = 30 * CLOCK_SLACK_NS
-"""The same where ranks and size say that they are of one job, but some ranks are missing."""
-
-
-class Captured(NamedTuple):
-    """Facts that show whether a capture is of the same job as others; None is unknown."""
-
-    path: Path
-    rank: int | None
-    world_size: int | None
-    begin_ns: int | None  # UTC
-    duration_ns: int | None
-    host: str | None = None
 
 
 def pattern(text: str | None) -> re.Pattern[str] | None:
@@ -336,7 +316,7 @@ def _by_pattern(path: Path, user_pattern: re.Pattern[str], numbers: Claim | None
 
 
 def _number(text: str | None) -> int:
-    """A number of at most seven digits 0 to 9; raises `ValueError`."""
+    """A number of at most six digits 0 to 9; raises `ValueError`."""
     if text is None or not re.fullmatch("[0-9]{1,6}", text):
         raise ValueError(text)
     return int(text)
@@ -348,8 +328,8 @@ def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
     A name that has the local rank does not contradict.
     """
     spelled = {rank for rank, _ in _spelled(formats.title(path))}
-    by_name = identity.evidence.kind in (EvidenceKind.FILE_NAME, EvidenceKind.USER)
-    if len(spelled) != 1 or by_name or identity.evidence == NODES:
+    is_of_name = identity.evidence.kind in (EvidenceKind.FILE_NAME, EvidenceKind.USER)
+    if len(spelled) != 1 or is_of_name or identity.evidence == NODES:
         return None
     (rank,) = spelled
     return None if rank in (identity.rank, identity.local_rank) else rank
@@ -366,69 +346,3 @@ def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) 
                 or "ingest the reports of one run at a time, or give the ranks with --rank-pattern",
             )
         seen[rank] = path
-
-
-def clock_slack_ns(captures: Sequence[Captured]) -> int:
-    """How far (ns) clocks may put captures of one job apart.
-
-    A host's clock may be wrong where each capture is of another rank of a job of one known size: by
-    any time where no rank is missing and those of each host were captured together.
-    """
-    ranks = [each.rank for each in captures]
-    sizes = {each.world_size for each in captures} - {None}
-    if None in ranks or len({*ranks}) < len(ranks) or len(sizes) != 1:
-        return CLOCK_SLACK_NS
-    by_host: dict[str | None, list[Captured]] = {}
-    for each in captures:
-        by_host.setdefault(each.host, []).append(each)
-    whole = len(ranks) == sizes.pop() and None not in by_host
-    together = all(pause_ns(map(_times, each)) <= CLOCK_SLACK_NS for each in by_host.values())
-    return NEVER if whole and together else CLOCK_WRONG_NS
-
-
-def pause_ns(captures: Iterable[tuple[int | None, int | None]]) -> int:
-    """The time (ns) from the first end to the last begin; negative: all captures overlap.
-
-    Args:
-        captures: begin and duration (ns) of each; None is unknown, and does not count.
-
-    Returns:
-        The time; `-NEVER` if no end is known.
-    """
-    known = [*captures]
-    begins = [begin for begin, _ in known if begin is not None]
-    ends = [begin + length for begin, length in known if begin is not None and length is not None]
-    return max(begins) - min(ends) if ends else -NEVER
-
-
-def check_one_run(facts: Iterable[Captured], hint: str) -> None:
-    """Raises `ForeignRun` if captures cannot be of one job.
-
-    Args:
-        facts: what is known of each report.
-        hint: the advice in the error.
-    """
-    captures = [*facts]
-    sized = [each for each in captures if each.world_size is not None]
-    for each in sized:
-        if each.world_size != sized[0].world_size:
-            assert sized[0].world_size is not None
-            raise ForeignRun(
-                f"{sized[0].path} is of a job of {counted(sized[0].world_size, 'rank')}, "
-                f"{each.path} of one of {each.world_size}",
-                hint=hint,
-            )
-    apart_ns = pause_ns(map(_times, captures))
-    if apart_ns > clock_slack_ns(captures):
-        timed = [each for each in captures if each.begin_ns is not None]
-        ended = [each for each in timed if each.duration_ns is not None]
-        latest = max(timed, key=lambda each: each.begin_ns or 0)
-        earliest = min(ended, key=lambda each: (each.begin_ns or 0) + (each.duration_ns or 0))
-        raise ForeignRun(
-            f"{latest.path} was captured {apart_ns / 1e9:.0f} s after {earliest.path} had ended",
-            hint=hint,
-        )
-
-
-def _times(capture: Captured) -> tuple[int | None, int | None]:
-    return capture.begin_ns, capture.duration_ns

@@ -11,11 +11,11 @@ from rankscope.compare.comparison import Comparison, Stage
 from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.ingestion.job import ingest_reports
 from rankscope.ingestion.preflight import captures
-from rankscope.ingestion.runs import Capture
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, RunWarning
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.identify import pattern
+from rankscope.sources.same_job import Capture
 from rankscope.store.connection import IN_USE
 from rankscope.util.atomic_io import check_writable
 from rankscope.util.wording import counted

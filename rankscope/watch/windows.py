@@ -17,10 +17,10 @@ import polars as pl
 
 from rankscope.errors import DatabaseError
 from rankscope.ingestion.existing import StoredReports
-from rankscope.ingestion.runs import Capture, runs_of
+from rankscope.ingestion.runs import runs_of
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Verdict
-from rankscope.sources.identify import CLOCK_SLACK_NS
+from rankscope.sources.same_job import CLOCK_SLACK_NS, Capture
 from rankscope.store import Database
 from rankscope.store.connection import IN_USE
 from rankscope.util.atomic_io import exists

@@ -9,8 +9,9 @@ import pytest
 import rankscope
 from rankscope.errors import SeveralRuns, UsageError
 from rankscope.ingestion.preflight import found_runs, reports_to_read
-from rankscope.ingestion.runs import Capture, runs_of
+from rankscope.ingestion.runs import runs_of
 from rankscope.sources.discover import discover, united
+from rankscope.sources.same_job import Capture
 from tests.docs.test_json_schema import fits
 from tests.forge import Export, forge, scene
 from tests.support import Cli, MakeForged, copied, edit

@@ -1,4 +1,4 @@
-"""Whose rank is it: the order of evidence, contradictions, runs that do not belong together."""
+"""Whose rank is it: the order of evidence, and contradictions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
+from rankscope.errors import RankConflict, UnknownRank, UsageError
 from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace
 from rankscope.model.schema import DEVICE_WORK
 from rankscope.sources.environment import OPEN_MPI, SLURM, TORCHRUN
@@ -16,9 +16,7 @@ from rankscope.sources.identify import (
     JAX,
     MPI_TRACE,
     PID,
-    Captured,
     check_distinct,
-    check_one_run,
     claims_for_report,
     identities,
     name_disagrees,
@@ -30,7 +28,6 @@ from rankscope.sources.name_numbers import RANK_PATTERN
 from tests.frames import filled, trace
 
 PROCESS, PID_OF_PROCESS = 1 << 24 | 77, 77
-HOUR = 3600 * 10**9
 
 
 def facts(*claims: Claim, local_rank: int | None = None) -> CaptureFacts:
@@ -193,43 +190,6 @@ def test_two_reports_of_a_rank_are_both_named() -> None:
     with pytest.raises(RankConflict, match=r"a\.sqlite and b\.sqlite both claim rank 1"):
         check_distinct([(1, Path("a.sqlite")), (0, Path("c.sqlite")), (1, Path("b.sqlite"))])
     check_distinct([(1, Path("a.sqlite")), (1, Path("a.sqlite"))])
-
-
-def test_worlds_of_two_sizes_are_two_runs() -> None:
-    with pytest.raises(ForeignRun, match=r"a\.sqlite.*4 ranks.*b\.sqlite.*8"):
-        check_one_run(
-            [
-                Captured(Path("a.sqlite"), None, 4, None, None),
-                Captured(Path("b.sqlite"), None, 8, None, None),
-            ],
-            "hint",
-        )
-
-
-def test_captures_that_never_overlapped_are_two_runs() -> None:
-    early = Captured(Path("a.sqlite"), 0, 4, 0, HOUR)
-    late = Captured(Path("b.sqlite"), 0, 4, 2 * HOUR, HOUR)
-    with pytest.raises(ForeignRun, match=r"b\.sqlite was captured 3600 s after a\.sqlite"):
-        check_one_run([early, late], "hint")
-    with pytest.raises(ForeignRun):
-        check_one_run([late, early], "hint")
-    bad_clock = Captured(Path("b.sqlite"), 0, 4, HOUR + 30 * 10**9, HOUR)
-    check_one_run([early, bad_clock, Captured(Path("c.sqlite"), *[None] * 4)], "hint")
-
-
-def test_other_ranks_of_one_job_outweigh_a_wrong_clock() -> None:
-    early = Captured(Path("a.sqlite"), 0, 2, 0, HOUR)
-    minutes = HOUR + HOUR // 12
-    check_one_run([early, Captured(Path("b.sqlite"), 1, 2, minutes, HOUR)], "hint")
-    day = 24 * HOUR
-    first, other = early._replace(host="a"), Captured(Path("b.sqlite"), 1, 2, day, HOUR, "b")
-    check_one_run([first, other], "hint")  # no rank is missing
-    for change in ({"host": "b"}, {"host": None}, {"world_size": 3}):  # 3: a rank is missing
-        with pytest.raises(ForeignRun, match="had ended"):
-            check_one_run([each._replace(**change) for each in (first, other)], "hint")
-    late = Captured(Path("b.sqlite"), 1, None, minutes, HOUR)
-    with pytest.raises(ForeignRun):  # without a known size it is no evidence
-        check_one_run([early._replace(world_size=None), late], "hint")
 
 
 @pytest.mark.parametrize(

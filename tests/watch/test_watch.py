@@ -9,9 +9,9 @@ import pytest
 
 import rankscope
 from rankscope.ingestion import preflight
-from rankscope.ingestion.runs import Capture
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
+from rankscope.sources.same_job import Capture
 from rankscope.watch import windows as databases
 from rankscope.watch.arrivals import OLD_S
 from tests.support import edit, in_use

@@ -88,13 +88,13 @@ def _show_warnings(db: Path, output: Format) -> None:
     """Print the warnings about a run, and their remedies."""
     import polars as pl
 
-    from rankscope.ingestion.check.remedies import remedy, scheduler_of
+    from rankscope.ingestion.check.remedies import launcher_by_kind, remedy
     from rankscope.output import frame_table
     from rankscope.output.quantities import counted, ranks_text, short_path
 
     comparison = opened(db).compare()
     warnings = comparison.warnings
-    scheduler = scheduler_of(comparison.tables.reports["kind"])
+    launcher = launcher_by_kind(comparison.tables.reports["kind"])
     if output is Format.JSON:
         from rankscope.output.documents.common import run_of, warnings_of
         from rankscope.output.documents.reports import Check
@@ -105,7 +105,7 @@ def _show_warnings(db: Path, output: Format) -> None:
     if output in (Format.CSV, Format.MARKDOWN):
         schema = dict.fromkeys(("code", "message", "ranks", "hint"), pl.String)
         frame = pl.DataFrame(
-            [{**asdict(each), "hint": remedy(each.code, scheduler)} for each in warnings],
+            [{**asdict(each), "hint": remedy(each.code, launcher)} for each in warnings],
             schema | {"ranks": pl.List(pl.Int64)},
         )
         console.write(frame_table.frame_text(frame, "Warnings", is_csv=output is Format.CSV))
@@ -114,7 +114,7 @@ def _show_warnings(db: Path, output: Format) -> None:
     console.headline(f"{short_path(db)}: {ranks_text(ranks)}, {counted(len(warnings), 'warning')}.")
     for each in warnings:
         console.write("")
-        console.problem(each.message, remedy(each.code, scheduler))
+        console.problem(each.message, remedy(each.code, launcher))
 
 
 def _show(

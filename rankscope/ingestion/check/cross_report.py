@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
 from rankscope.errors import ReportError, Unpaired
-from rankscope.ingestion.check.remedies import recorder, with_remedy
+from rankscope.ingestion.check.remedies import launcher_of, with_remedy
 from rankscope.ingestion.check.single_report import Examined
 from rankscope.match.warnings import missing_ranks, named
 from rankscope.model.options import Options, ShapingOptions
@@ -146,19 +146,19 @@ def _compared(reports: list[Examined]) -> Iterator[Placed]:
     if len(owner) < 2:
         return
     rows = tables(distinct, ShapingOptions().to_json())
-    told = {"problems": rows["problems"].clear()}
-    counted = rows["ranks"].filter(~pl.col("numbered"))["rank"].to_list()
+    rows["problems"] = rows["problems"].clear()  # those are listed already
+    unnumbered = rows["ranks"].filter(~pl.col("numbered"))["rank"].to_list()
     try:
-        comparison = compare(RunTables("", LoadedTables(rows | told)), Options(), until=Stage.MATCH)
+        comparison = compare(RunTables("", LoadedTables(rows)), Options(), until=Stage.MATCH)
     except ReportError as error:
         unpaired = isinstance(error, Unpaired)
         message = error.message + "; ingest takes each capture as one iteration" * unpaired
-        for rank in counted or owner:
+        for rank in unnumbered or owner:
             hint = None if unpaired else error.hint
             yield _placed(owner[rank], "cannot-be-paired", message, hint)
         return
     for problem in dict.fromkeys((*comparison.scope.shift_warnings, *comparison.warnings)):
-        for rank in problem.ranks or counted or owner if problem.code not in BEFORE else ():
+        for rank in problem.ranks or unnumbered or owner if problem.code not in BEFORE else ():
             message = problem.message.removeprefix(named(problem.ranks))
             yield _placed(owner[rank], problem.code, message)
     iterations = comparison.scope.tables.iterations
@@ -189,5 +189,5 @@ def _placed(
     examined: Examined, code: str, message: str, hint: str | None = None, fatal: bool = False
 ) -> Placed:
     """A warning with its report."""
-    launcher = recorder(examined.rows.file, examined.rows.facts)
+    launcher = launcher_of(examined.rows.file, examined.rows.facts)
     return _path(examined), with_remedy(code, message, launcher, hint=hint, fatal=fatal)

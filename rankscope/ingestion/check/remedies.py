@@ -7,9 +7,10 @@ from rankscope.sources.environment import OPEN_MPI, PMI, SLURM, TORCHRUN
 from rankscope.sources.recorders import PYTORCH_DEVICE, Recorder, recorder_of
 
 LAUNCHERS = {OPEN_MPI: "mpirun", SLURM: "slurm", PMI: "pbs", TORCHRUN: "torchrun"}
-"""Evidence of a rank → the wrapper for its launcher, the most specific first."""
+"""Evidence of a rank → its launcher, the most specific first."""
 
 ANY = "slurm|pbs|mpirun|torchrun|k8s"
+"""In place of a launcher that is unknown: all of them."""
 
 OF_ANY = {
     "another-run": "read one run: rankscope ingest PATH... --run N, which lists the runs without "
@@ -114,7 +115,7 @@ REMEDIES = {
 }
 """Warning code → what to do about a report of nsys.
 
-`{capture}` becomes the wrapper of the job's launcher.
+`{capture}` becomes the command for the job's launcher.
 """
 
 
@@ -202,36 +203,36 @@ OF_RECORDER = {Recorder.PYTORCH: PYTORCH, Recorder.INSPECTOR: INSPECTOR}
 """Recorder → the name that is used in place of a launcher's."""
 
 
-def recorder(file: ReportFile, facts: CaptureFacts) -> str:
-    """The recorder of a report: PYTORCH, INSPECTOR, its launcher's wrapper, or all wrappers."""
+def launcher_of(file: ReportFile, facts: CaptureFacts) -> str:
+    """The launcher of a report's job; ANY: unknown. PYTORCH or INSPECTOR for what these recorded."""
     if (known := OF_RECORDER.get(recorder_of([file.kind]))) is not None:
         return known
     claimed = {claim.evidence for claim in facts.environment}
     return next((name for evidence, name in LAUNCHERS.items() if evidence in claimed), ANY)
 
 
-def scheduler_of(kinds: Iterable[str]) -> str:
-    """The recorder of reports of some formats: PYTORCH, INSPECTOR, or all wrappers."""
+def launcher_by_kind(kinds: Iterable[str]) -> str:
+    """The same of reports of some formats: PYTORCH, INSPECTOR or ANY."""
     return OF_RECORDER.get(recorder_of(kinds), ANY)
 
 
-def remedy(code: str, scheduler: str = ANY) -> str:
+def remedy(code: str, launcher: str = ANY) -> str:
     """The remedy of a warning, which depends on the recorder of the report."""
     if code in OF_ANY:
         return OF_ANY[code]
-    if scheduler == PYTORCH:
+    if launcher == PYTORCH:
         return OF_PYTORCH.get(code, "record again with torch.profiler, on every rank")
-    if scheduler == INSPECTOR:
+    if launcher == INSPECTOR:
         return OF_INSPECTOR.get(
             code, "record again with NCCL_INSPECTOR_DUMP_VERBOSE=1 on every rank"
         )
     return REMEDIES.get(code, CAPTURE_AGAIN).format(
-        capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
+        capture=f"rankscope capture {launcher}", capture_snippet="rankscope capture --snippet"
     )
 
 
 def with_remedy(
-    code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
+    code: str, message: str, launcher: str = ANY, *, hint: str | None = None, fatal: bool = False
 ) -> CheckWarning:
     """A warning with the remedy of its code, or `hint` if the error has its own."""
-    return CheckWarning(code, message, hint or remedy(code, scheduler), fatal)
+    return CheckWarning(code, message, hint or remedy(code, launcher), fatal)

@@ -7,7 +7,7 @@ import polars as pl
 
 from rankscope import errors
 from rankscope.errors import NoIterations, RankscopeError
-from rankscope.ingestion.check.remedies import recorder, remedy, with_remedy
+from rankscope.ingestion.check.remedies import launcher_of, remedy, with_remedy
 from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.host import TABLE as HOST_TABLE
 from rankscope.judge.causes.registry import DETECTORS
@@ -94,32 +94,32 @@ def checked(examined: Examined) -> CheckedReport:
 
 def _problems(examined: Examined) -> Iterator[CheckWarning]:
     rows, unmarked = examined.rows, examined.unmarked
-    scheduler = recorder(rows.file, rows.facts)
+    launcher = launcher_of(rows.file, rows.facts)
     if unmarked is not None:
         message = _without_path(unmarked, rows.file)
-        yield with_remedy("no-iterations", message, scheduler, fatal=True)
+        yield with_remedy("no-iterations", message, launcher, fatal=True)
     noted = [each for each in _noted(rows) if unmarked is None or each[0] != "no-phases"]
-    told = {code for code, _ in noted}
+    codes = {code for code, _ in noted}
     for code, message in noted:
         hint = None
-        if code in LIKE_DAMAGE and "rows-broken" in told:
-            again = remedy("rows-broken", scheduler)
-            hint = f"{again}; if they are missing there as well, {remedy(code, scheduler)}"
-        yield with_remedy(code, message, scheduler, hint=hint)
+        if code in LIKE_DAMAGE and "rows-broken" in codes:
+            again = remedy("rows-broken", launcher)
+            hint = f"{again}; if they are missing there as well, {remedy(code, launcher)}"
+        yield with_remedy(code, message, launcher, hint=hint)
     if lost := _lost(rows):
-        yield with_remedy("events-lost", f"nsys says: {' '.join(lost)}", scheduler)
-    yield from _device_problems(rows, unmarked is None, scheduler)
+        yield with_remedy("events-lost", f"nsys says: {' '.join(lost)}", launcher)
+    yield from _device_problems(rows, unmarked is None, launcher)
     if examined.has_steps and _complete(rows) < FEW_ITERATIONS:
         yield with_remedy(
             "few-iterations",
             f"holds {counted(_complete(rows), 'complete iteration')}: too few to show a pattern",
-            scheduler,
+            launcher,
         )
     if rows.facts.utc_start_ns is None:
-        yield with_remedy("no-utc", "does not contain its start time in UTC", scheduler)
+        yield with_remedy("no-utc", "does not contain its start time in UTC", launcher)
 
 
-def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator[CheckWarning]:
+def _device_problems(rows: ReportRows, marked: bool, launcher: str) -> Iterator[CheckWarning]:
     if all(part.rank.has_device for part in rows.ranks):
         lost = any(code == "records-missing" for code, _ in _noted(rows))
         if marked and not lost and not all(part.rank.clock_gpu for part in rows.ranks):
@@ -127,11 +127,11 @@ def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator
                 "gpu-sparse",
                 "in more than 10 % of the iterations no GPU work belongs to a phase; phases are "
                 "timed on the host clock",
-                scheduler,
+                launcher,
             )
     elif all(code != "waits-hidden" for code, _ in _noted(rows)):
         yield with_remedy(
-            "gpu-missing", "contains no GPU work; phases are timed on the host clock", scheduler
+            "gpu-missing", "contains no GPU work; phases are timed on the host clock", launcher
         )
 
 

@@ -15,7 +15,7 @@ from rankscope.ingestion.check.remedies import (
     OF_PYTORCH,
     PYTORCH,
     REMEDIES,
-    recorder,
+    launcher_of,
     with_remedy,
 )
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, ReportFile
@@ -47,17 +47,17 @@ def test_no_advice_hides_that_of_a_recorder() -> None:
 
 def test_they_name_the_wrapper_of_the_launcher() -> None:
     report = ReportFile(Path("rank0.sqlite"), "nsys-sqlite", 0, 0)
-    assert recorder(report, facts()) == ANY
-    assert recorder(report, facts(TORCHRUN, SLURM)) == "slurm"
+    assert launcher_of(report, facts()) == ANY
+    assert launcher_of(report, facts(TORCHRUN, SLURM)) == "slurm"
     for source, name in LAUNCHERS.items():
-        assert recorder(report, facts(source)) == name
+        assert launcher_of(report, facts(source)) == name
 
 
 @pytest.mark.parametrize("code", [*REMEDIES, *OF_PYTORCH, *OF_ANY])
 def test_a_trace_of_pytorch_is_never_advised_to_use_nsys(code: str) -> None:
     trace = ReportFile(Path("rank0.json"), "kineto", 0, 0)
-    assert recorder(trace, facts(SLURM)) == PYTORCH
-    hint = with_remedy(code, "", recorder(trace, facts())).hint
+    assert launcher_of(trace, facts(SLURM)) == PYTORCH
+    hint = with_remedy(code, "", launcher_of(trace, facts())).hint
     assert "nsys" not in hint
     assert "rankscope capture" not in hint
 

@@ -112,7 +112,7 @@ def _digest(code: bytes) -> bytes:
 
 
 def _without_digest(content: bytes) -> bytes | None:
-    """The machine code that `content` begins the digest of; None for a damaged file."""
+    """The machine code of a file, which begins with its digest; None if it is damaged."""
     size = hashlib.sha256().digest_size
     digest, code = content[:size], content[size:]
     return code if digest == _digest(code) else None

@@ -1,0 +1,90 @@
+"""Whether captures can be of one job: by its size, and by their times."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.errors import ForeignRun
+from rankscope.util.numbers import NEVER
+from rankscope.util.wording import counted
+
+CLOCK_SLACK_NS = 60 * 10**9
+"""Captures of one job overlap in UTC, give or take this much for the hosts' clocks."""
+
+CLOCK_WRONG_NS = 30 * CLOCK_SLACK_NS
+"""The same where ranks and size say that they are of one job, but some ranks are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Facts of a report before it is read; None is unknown."""
+
+    path: Path
+    ranks: tuple[int, ...]  # that it claims for itself; empty: unknown
+    world_size: int | None
+    host: str | None
+    start_ns: int | None  # UTC
+    duration_ns: int | None
+
+    @property
+    def end_ns(self) -> int | None:
+        """The end in UTC."""
+        known = self.start_ns is not None and self.duration_ns is not None
+        return self.start_ns + self.duration_ns if known else None  # type: ignore[operator]
+
+
+def clock_slack_ns(captures: Sequence[Capture]) -> int:
+    """How far (ns) clocks may put captures of one job apart.
+
+    A host's clock may be wrong where each capture is of another rank of a job of one known size: by
+    any time where no rank is missing and those of each host were captured together.
+    """
+    ranks = [each.ranks for each in captures]
+    sizes = {each.world_size for each in captures} - {None}
+    alone = all(len(each) == 1 for each in ranks) and len({*ranks}) == len(ranks)
+    if not alone or len(sizes) != 1:
+        return CLOCK_SLACK_NS
+    by_host: dict[str | None, list[Capture]] = {}
+    for each in captures:
+        by_host.setdefault(each.host, []).append(each)
+    whole = len(ranks) == sizes.pop() and None not in by_host
+    together = all(pause_ns(each) <= CLOCK_SLACK_NS for each in by_host.values())
+    return NEVER if whole and together else CLOCK_WRONG_NS
+
+
+def pause_ns(captures: Iterable[Capture]) -> int:
+    """The time (ns) from the first end to the last start; negative: all captures overlap.
+
+    Unknown times do not count. `-NEVER` if no end is known.
+    """
+    known = [each for each in captures if each.start_ns is not None]
+    ends = [end for each in known if (end := each.end_ns) is not None]
+    return max(each.start_ns or 0 for each in known) - min(ends) if ends else -NEVER
+
+
+def check_one_job(captures: Sequence[Capture], hint: str) -> None:
+    """Raises `ForeignRun` if captures cannot be of one job.
+
+    Args:
+        captures: what is known of each report.
+        hint: the advice in the error.
+    """
+    sized = [each for each in captures if each.world_size is not None]
+    for each in sized:
+        if each.world_size != sized[0].world_size:
+            assert sized[0].world_size is not None
+            raise ForeignRun(
+                f"{sized[0].path} is of a job of {counted(sized[0].world_size, 'rank')}, "
+                f"{each.path} of one of {each.world_size}",
+                hint=hint,
+            )
+    apart_ns = pause_ns(captures)
+    if apart_ns > clock_slack_ns(captures):
+        started = [each for each in captures if each.start_ns is not None]
+        ended = [each for each in started if each.end_ns is not None]
+        latest = max(started, key=lambda each: each.start_ns or 0)
+        earliest = min(ended, key=lambda each: each.end_ns or 0)
+        raise ForeignRun(
+            f"{latest.path} was captured {apart_ns / 1e9:.0f} s after {earliest.path} had ended",
+            hint=hint,
+        )
