@@ -204,7 +204,7 @@ OF_RECORDER = {Recorder.PYTORCH: PYTORCH, Recorder.INSPECTOR: INSPECTOR}
 
 
 def launcher_of(file: ReportFile, facts: CaptureFacts) -> str:
-    """The launcher of a report's job; ANY: unknown. PYTORCH or INSPECTOR for what these recorded."""
+    """The launcher of a report's job, or ANY; PYTORCH or INSPECTOR for what these recorded."""
     if (known := OF_RECORDER.get(recorder_of([file.kind]))) is not None:
         return known
     claimed = {claim.evidence for claim in facts.environment}
