@@ -170,7 +170,7 @@ def test_what_is_named_and_listed_is_most_of_the_cost_or_the_rest_is_said(job: J
         return
     listed = (verdict.gain_ns or 0) + sum(also.gain_ns or 0 for also in verdict.also)
     enough = 0.8 * (verdict.gain_all_ns or 0) - 0.01 * inputs.total_ns
-    assert listed >= enough or "after these fixes it still costs" in verdict.sentence, verdict
+    assert listed >= enough or "after these fixes it " in verdict.sentence, verdict
     assert (verdict.gain_ns or 0) <= (verdict.gain_all_ns or 0), "a part is no more than all"
 
 
