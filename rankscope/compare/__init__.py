@@ -9,7 +9,7 @@ One comparison goes through stages, each of which takes the results of those bef
     outliers  judge.story              who stands out in which iteration         → Outliers
     scores    scores                   one number for a rank                     → a frame
     verdict   judge.rules              who is slow, and why                      → Verdict
-    what_if   scenarios                  what a fix would save                     → Summary
+    what_if   scenarios                what a fix would save                     → Summary
 
 `stages.compare(tables, options, reuse, until)` runs them in this order and returns a `Comparison`:
 a frozen result without callables, which can be pickled. Three rules keep it fast and small:
@@ -24,5 +24,6 @@ a frozen result without callables, which can be pickled. Three rules keep it fas
   (`communication.RunCalls`) go from stage to stage, and are dropped as soon as no later stage needs
   them; `Comparison.collectives` matches those of some iterations again.
 
-`imbalance`, `picks`, `breakdowns` and `timeline` answer questions about a comparison.
+`picks`, `breakdowns`, `timeline`, `thread_states` and `next_capture` answer questions about a
+comparison.
 """

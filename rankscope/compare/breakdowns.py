@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,31 +28,28 @@ def rows_by(
     Args:
         by: what a row is about.
         comparison: up to its summary.
+        result: `Comparison.imbalance`.
         only: ranks; None: all. Rows about an iteration or a collective are about all ranks.
     """
     numbers = comparison.selection.numbers
     chosen = pl.lit(True) if only is None else pl.col("rank").is_in(only)
+    read = partial(comparison.tables.read, ranks=only, iterations=numbers, narrow=True)
     match by:
         case By.RANK:
-            return result.ranks.filter(chosen)
+            rows = result.ranks.filter(chosen)
         case By.HOST:
-            return by_host(comparison.rows(ranks=only))
+            rows = by_host(comparison.rows(ranks=only))
         case By.ITERATION:
-            return result.iterations
+            rows = result.iterations
         case By.PHASE:
-            return by_phase(comparison.rows(ranks=only))
-        case By.KERNEL | By.CAUSE:
-            table, columns, rows_of = (
-                ("activities", OF_KERNELS, by_kernel)
-                if by is By.KERNEL
-                else ("host_states", OF_CAUSES, by_cause)
-            )
-            rows = comparison.tables.read(
-                table, columns, ranks=only, iterations=numbers, narrow=True
-            )
-            return rows_of(rows, comparison.roles.of, numbers)
+            rows = by_phase(comparison.rows(ranks=only))
+        case By.KERNEL:
+            rows = by_kernel(read("activities", OF_KERNELS), comparison.roles.of, numbers)
+        case By.CAUSE:
+            rows = by_cause(read("host_states", OF_CAUSES), comparison.roles.of, numbers)
         case By.COLLECTIVE:
-            return by_collective(comparison.collectives(numbers), numbers)
+            rows = by_collective(comparison.collectives(numbers), numbers)
+    return rows
 
 
 def by_host(wide: pl.DataFrame) -> pl.DataFrame:

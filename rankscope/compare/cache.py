@@ -150,11 +150,13 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
     if os.environ.get(VARIABLE) == "0":
         log.info("%s: answers are computed: %s=0", tables.name, VARIABLE)
         return None
-    return loaded(tables, stored)
+    return cached_comparison(tables, stored)
 
 
-def loaded(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Comparison | None:
-    """As `load`, whatever the environment says.
+def cached_comparison(
+    tables: RunTables, stored: Callable[[str], pl.DataFrame | None]
+) -> Comparison | None:
+    """`load`, whatever the environment says.
 
     Raises:
         DatabaseError: the cached answers are of this code, but contradict the tables.
@@ -215,10 +217,12 @@ def _damaged(tables: RunTables, why: str) -> DatabaseError:
 
 
 def contradiction(answers: Answers, ranks: set[int]) -> str | None:
-    """Faults of answers: ranks and iterations that are not compared, or values that are no number.
+    """The first fault of answers, in words; None without any.
+
+    A fault is a rank or an iteration that is not compared, or a number without bounds.
 
     Args:
-        answers: of a run.
+        ranks: the ranks of the run.
     """
     numbers = answers.scope.selection.numbers
     if not numbers or any(each >= after for each, after in pairwise(numbers)):

@@ -74,10 +74,14 @@ def _worst_flags(flags: pl.DataFrame | None) -> pl.DataFrame:
 def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     """iteration, cluster: `normal`, or `slow: …` with the reason.
 
-    Slow is an iteration with a flagged rank, and one that exceeds the median iteration by 5 % and
-    by a modified z of 3.5. The reason is the flagged rank, unless its excess explains less than
-    half of the extra time: then it is the part that grew most on the median rank. Where no phase is
-    known, what would be `other` is all work.
+    An iteration is slow if a rank is flagged in it, or if it is longer than the median iteration by
+    more than `MUCH` and by a modified z above `LEAST_Z`. The reason is the flagged rank, unless its
+    excess explains less than half of the extra time: then it is the part that grew most on the
+    median rank. Where no phase is known, what would be `other` is all work.
+
+    Args:
+        rows: of the metric table.
+        frame: iteration, iteration_ns, and the columns of `_worst_flags`.
     """
     length = pl.col("iteration_ns")
     extra = length - lower_median(length)

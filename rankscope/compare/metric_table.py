@@ -63,8 +63,7 @@ def stored_rows(
 
     Args:
         columns: of the table `rank_iterations`.
-        ranks: only rows of these; None: of all.
-        iterations: the same.
+        ranks, iterations: only rows of these; None: of all.
     """
     who = tables.ranks.select("rank", "host").sort("rank").with_columns(role=role_of(roles))
     names = ["rank", "iteration", *columns]

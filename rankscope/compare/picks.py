@@ -15,7 +15,6 @@ import polars as pl
 from rankscope.compare.report_files import ReportFiles
 from rankscope.errors import UsageError
 from rankscope.model.metrics import column_of
-from rankscope.model.reports import RankIdentity
 from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
 from rankscope.sources.moved import located
@@ -24,6 +23,7 @@ from rankscope.util import inline
 from rankscope.util.wording import agreeing, ranks_text, span
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
+"""Memory of the Nsight Systems GUI: without a report, and per byte of report. See `gui_bytes`."""
 
 MOST_PARTS = 8
 """Parts of a list of ranks or iterations in a title."""
@@ -31,13 +31,16 @@ MOST_PARTS = 8
 Rows = Callable[[list[int]], pl.DataFrame]
 """Gives the rows of some ranks."""
 
+SlowSet = tuple[tuple[int, ...], tuple[int, ...]]
+"""Ranks, and the iterations in which they are slow together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """An iteration to look at, and why.
 
-    `ranks`: who is slow in it; nobody of the worst and of the typical iteration. `iterations`: all
-    in which they are. `windows`: where it is in each picked report, in the order of the picks.
+    `ranks`: who is slow in it; empty for the worst and for the typical iteration. `iterations`: all
+    in which they are slow. `windows`: where it is in each picked report, in the order of the picks.
     """
 
     title: str
@@ -119,13 +122,13 @@ def pick(
     ranked: pl.DataFrame,
     rows_of: Rows,
     views_of: Rows,
-    who: dict[int, tuple[RankIdentity, Path]],
+    processes: dict[int, tuple[str | None, int]],
+    files: dict[int, ReportFiles],
     utc_starts: dict[int, int | None],
     metric: str,
-    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    given_more: Collection[tuple[int, ...]] = (),
+    slow: Sequence[SlowSet],
+    given_more: Collection[tuple[int, ...]],
     database: Path | None = None,
-    files: dict[int, ReportFiles] | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
@@ -138,14 +141,13 @@ def pick(
         rows_of: gives rank, iteration, iteration_ns and `<metric>_ns` of some ranks in the selected
             iterations.
         views_of: gives RANK_ITERATIONS of some ranks.
-        who: rank → identity and report.
+        processes: rank → host and pid.
+        files: rank → the files of its report.
         utc_starts: rank → UTC of its report's time 0.
         metric: what to rank by.
-        slow: ranks that the verdict names and the iterations in which they are slow; those that
-            cost most first.
+        slow: the sets of ranks that the verdict names; those that cost most first.
         given_more: those of these sets of ranks that are given more work.
         database: the database, in whose folder moved reports are looked for.
-        files: rank → the files of its report; None: one each.
 
     Raises:
         UsageError: no rank has the metric.
@@ -171,7 +173,6 @@ def pick(
     lengths = {
         each[:2]: each[2] for each in rows.select("rank", "iteration", "iteration_ns").rows()
     }
-    files = files or {rank: ReportFiles((who[rank][1],), (0,)) for rank in picked}
     own = seen.filter(pl.col("rank") == picked[0])
     alone = _where_nobody_else_is(slow)
     rows, place = _in_one_file(rows, column, alone, own, files[picked[0]])
@@ -188,8 +189,8 @@ def pick(
                 rank=rank,
                 report=reports[rank],
                 file=openable_report(reports[rank]),
-                host=who[rank][0].host,
-                pid=who[rank][0].pid,
+                host=processes[rank][0],
+                pid=processes[rank][1],
                 value=values.get(rank),
                 worst=looks[0].windows[at],
                 typical=looks[-1].windows[at],
@@ -205,7 +206,7 @@ def pick(
 def _looks(
     rows: pl.DataFrame,
     column: str,
-    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    slow: Sequence[SlowSet],
     given_more: Collection[tuple[int, ...]],
     axes: _Axes,
 ) -> list[Look]:
@@ -240,9 +241,9 @@ def _looks(
 
 
 def _where_nobody_else_is(
-    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Slow ranks with the iterations in which no others are slow; with all, if others always are.
+    slow: Sequence[SlowSet],
+) -> list[SlowSet]:
+    """Each slow set with the iterations in which no other set is slow; with all, if there are none.
 
     Beside a rank that stalls, one that is always a little slow is not seen.
     """
@@ -253,7 +254,7 @@ def _where_nobody_else_is(
 def _in_one_file(
     rows: pl.DataFrame,
     column: str,
-    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    slow: Sequence[SlowSet],
     views: pl.DataFrame,
     files: ReportFiles,
 ) -> tuple[pl.DataFrame, int]:

@@ -1,7 +1,6 @@
-"""Facts, ranks and warnings of a run, which qualify every number of it."""
+"""The facts and the warnings of a run, which qualify every number of it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
 
@@ -10,9 +9,8 @@ from rankscope.match.clocks import Clocks
 from rankscope.match.communication import Matching, all_tied
 from rankscope.match.roles import Roles
 from rankscope.match.selection import Scope, Selection
-from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_version
-from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
+from rankscope.model.reports import RunWarning
 from rankscope.model.results import RunFacts
 from rankscope.sources.same_job import CLOCK_SLACK_NS
 from rankscope.store.tables import RunTables
@@ -153,24 +151,6 @@ def measured_before(tables: RunTables) -> tuple[int, ...]:
     versions = pl.Series(map(measure_version, tables.reports["options"]), dtype=pl.Int64)
     paths = tables.reports["path"].filter(versions < MEASURE_VERSION)
     return tuple(tables.ranks["rank"].filter(tables.ranks["path"].is_in(paths.implode())).sort())
-
-
-def identities_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:
-    """rank → identity and report."""
-    return {
-        row["rank"]: (
-            RankIdentity(
-                row["rank"],
-                row["pid"],
-                row["local_rank"],
-                row["world_size"],
-                row["host"],
-                RankEvidence(row["evidence"], EvidenceKind.DATABASE),
-            ),
-            Path(row["path"]),
-        )
-        for row in ranks.iter_rows(named=True)
-    }
 
 
 def stored_warnings(tables: RunTables) -> list[RunWarning]:

@@ -44,8 +44,8 @@ def score(column: str, statistic: str, *, is_time: bool = True) -> pl.Expr:
 
 def scores(wide: pl.DataFrame, metrics: list[str], statistic: str) -> pl.DataFrame:
     """Each rank's scores: rank and the metrics' columns, null where it mostly lacks the metric."""
-    asked_metrics = [METRICS[name] for name in metrics]
-    values = (score(each.column, statistic, is_time=each.is_time) for each in asked_metrics)
+    chosen = (METRICS[name] for name in metrics)
+    values = (score(each.column, statistic, is_time=each.is_time) for each in chosen)
     return wide.group_by("rank").agg(values).sort("rank")
 
 

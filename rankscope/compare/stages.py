@@ -145,7 +145,7 @@ def _tabled(comparison: Comparison, waits: Waits) -> Comparison:
 
 
 def _outliers(inputs: VerdictInputs) -> Outliers:
-    """Who stands out in which iteration."""
+    """Who stands out in which iteration, by the input of the verdict."""
     metric = inputs.run.metric
     if metric is None:
         return Outliers(None, None, None)

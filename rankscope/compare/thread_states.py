@@ -57,7 +57,7 @@ def thread_states(
     Args:
         ranks: ranks of the run.
         iterations: iteration numbers.
-        phases: those of the column `phase` of HOST_STATES that count.
+        phases: the phases of the rows of HOST_STATES to sum.
 
     Returns:
         rank, iteration, state, name, total_ns; per iteration in the order of `HostState`, largest

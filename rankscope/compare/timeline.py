@@ -233,6 +233,7 @@ def _waiting(comparison: Comparison, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _check(comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> None:
+    """Raises `UsageError` if the run lacks a rank, or all of these ranks lack an iteration."""
     present = comparison.tables.ranks["rank"].sort().to_list()
     absent = [rank for rank in ranks if rank not in present]
     if absent or not ranks:

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import Self
 
-from rankscope.compare.cache import loaded, to_tables
+from rankscope.compare.cache import cached_comparison, to_tables
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
 from rankscope.errors import DatabaseError, RankscopeError, ReportError, Unpaired, UsageError
@@ -113,7 +113,7 @@ def _readable(database: Database, tables: RunTables) -> bool:
     """Whether commands can read the cached answers; else they compare the ranks themselves."""
     try:
         database.check_compared()
-        loaded(tables, database.comparison_table)
+        cached_comparison(tables, database.comparison_table)
     except DatabaseError as error:
         LOG.error("answers are not cached: %s", error.message)
         return False

@@ -143,7 +143,6 @@ class EvidenceKind(StrEnum):
     FILE_NAME = "file name"
     ORDER = "order"  # the order in which a launcher usually starts processes
     ASSUMED = "assumed"  # none, but the run has no other report
-    DATABASE = "database"  # read back: its name alone is known
 
 
 class By(StrEnum):

@@ -6,7 +6,6 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import lacks_phases
 from rankscope.compare.picks import Picks, among, pick
 from rankscope.compare.report_files import files_of
-from rankscope.compare.run_facts import identities_of
 from rankscope.errors import UsageError
 from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import check_metrics, column_of
@@ -41,17 +40,18 @@ def picks_of(
         metric = next(
             (name for name in names if scores[column_of(name)].is_not_null().any()), "iteration"
         )
+    ranks_table = comparison.tables.ranks
     return pick(
         scores,
         lambda ranks: comparison.rows([*dict.fromkeys((metric, "iteration"))], ranks),
         lambda ranks: comparison.tables.read("iterations", ranks=ranks),
-        identities_of(comparison.tables.ranks),
+        {rank: (host, pid) for rank, host, pid in ranks_table.select("rank", "host", "pid").rows()},
+        files_of(ranks_table, comparison.tables.reports),
         comparison.scope.utc_starts,
         metric,
         comparison.verdict.slow_sets,
         comparison.verdict.sets_with_more_work,
         comparison.tables.database,
-        files_of(comparison.tables.ranks, comparison.tables.reports),
     )
 
 

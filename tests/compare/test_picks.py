@@ -6,14 +6,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rankscope.compare.picks import Picks, openable_report, pick
+from rankscope.compare.picks import Picks, SlowSet, openable_report, pick
 from rankscope.compare.report_files import ReportFiles
 from rankscope.compare.scores import scores
 from rankscope.errors import UsageError
-from rankscope.model.reports import RankIdentity
 from rankscope.model.schema import RANK_ITERATIONS
 from rankscope.output.nsys_view import open_command
-from rankscope.sources.identify import FILE_NAME, MPI_TRACE
 from tests.frames import filled
 from tests.support import MakeStored, Stored
 
@@ -26,7 +24,7 @@ def picked(
     folder: Path = Path(),
     iterations: tuple[int, ...] = (0,),
     more: tuple[int, ...] = (),
-    also: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (),
+    also: tuple[SlowSet, ...] = (),
     files: dict[int, ReportFiles] | None = None,
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
@@ -37,38 +35,31 @@ def picked(
         view_start_ns=pl.col("iteration") * 100 + pl.col("rank"),
         view_end_ns=pl.col("iteration") * 100 + 99,
     )
-    who = {
-        rank: (
-            RankIdentity(rank, 50 + rank, None, None, "n0", FILE_NAME),
-            folder / f"r {rank}.sqlite",
-        )
-        for rank in values
-    }
+    files = files or {rank: ReportFiles((folder / f"r {rank}.sqlite",), (0,)) for rank in values}
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
     return picked_from(
-        wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations), *also], more, files
+        wide, filled(views, RANK_ITERATIONS), files, starts, [(slow, iterations), *also], more
     )
 
 
 def picked_from(
     wide: pl.DataFrame,
     views: pl.DataFrame,
-    who: dict[int, tuple[RankIdentity, Path]],
+    files: dict[int, ReportFiles],
     starts: dict[int, int | None],
-    slow: list[tuple[tuple[int, ...], tuple[int, ...]]],
+    slow: list[SlowSet],
     more: tuple[int, ...] = (),
-    files: dict[int, ReportFiles] | None = None,
 ) -> Picks:
     return pick(
         scores(wide, ["work"], "mean"),
         lambda ranks: wide.filter(pl.col("rank").is_in(ranks)),
         lambda ranks: views.filter(pl.col("rank").is_in(ranks)),
-        who,
+        {rank: ("n0", 50 + rank) for rank in files},
+        files,
         starts,
         "work",
         slow,
         [more],
-        files=files,
     )
 
 
@@ -188,11 +179,9 @@ def test_a_window_holds_what_was_measured() -> None:
     views = wide.with_columns(
         view_start_ns=pl.col("iteration") * 100, view_end_ns=pl.col("iteration") * 100 + 99
     )
-    who = {
-        rank: (RankIdentity(rank, 50, None, None, "n0", FILE_NAME), Path("r")) for rank in range(3)
-    }
+    files = {rank: ReportFiles((Path("r"),), (0,)) for rank in range(3)}
     starts: dict[int, int | None] = dict.fromkeys(range(3), 0)
-    found = picked_from(wide, filled(views, RANK_ITERATIONS), who, starts, [((2,), (1,))])
+    found = picked_from(wide, filled(views, RANK_ITERATIONS), files, starts, [((2,), (1,))])
     assert {(each.worst.start_ns, each.worst.end_ns) for each in found.picks} == {(29, 199)}
 
 
@@ -227,9 +216,8 @@ def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     wide = pl.DataFrame({"rank": [0, 1, 2], "iteration": [0] * 3, "work_ns": [1, 2, 3]})
     wide = wide.with_columns(iteration_ns=1)
     views = filled(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
-    report = tmp_path / "all.sqlite"
-    who = {r: (RankIdentity(r, 40 + r, None, None, None, MPI_TRACE), report) for r in range(3)}
-    output = picked_from(wide, views, who, {}, [])
+    files = dict.fromkeys(range(3), ReportFiles((tmp_path / "all.sqlite",), (0,)))
+    output = picked_from(wide, views, files, {}, [])
     assert output.files == (tmp_path / "all.nsys-rep",)
     assert output.total_bytes == 7
 
