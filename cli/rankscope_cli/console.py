@@ -140,7 +140,8 @@ def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: 
         warn(problems, quiet, show_all=verbose)
         return
     from rankscope.compare.comparison import Stage
-    from rankscope.output.quantities import counted, short_path
+    from rankscope.output.quantities import short_path
+    from rankscope.util.wording import counted
 
     problems = list(problems)
     shown = {each.message for each in run.compare(until=Stage.MATCH).warnings}

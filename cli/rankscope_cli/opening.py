@@ -38,7 +38,8 @@ def run_of(paths: list[str], db: Path, quiet: bool) -> Run:
     run = opened(db, just_stored=True)
     run.ingested = ingested
     read = sum(each.status == "read" for each in ingested.outcomes)
-    from rankscope.output.quantities import counted, short_path
+    from rankscope.output.quantities import short_path
+    from rankscope.util.wording import counted
 
     reports = counted(len(ingested.outcomes), "report")
     console.say(f"rankscope: {reports} ({read} read) in {short_path(run.db)}", quiet)
@@ -86,9 +87,9 @@ def _database(paths: list[str]) -> Path | None:
     if not path.is_dir():
         return None
     from rankscope.errors import UsageError
-    from rankscope.output.quantities import counted
     from rankscope.sources.discover import discover
     from rankscope.store.database import databases_in
+    from rankscope.util.wording import counted
 
     databases = databases_in(path)
     if not databases:

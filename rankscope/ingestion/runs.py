@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rankscope.errors import SeveralRuns, UsageError
-from rankscope.output.quantities import counted, ranks_text
 from rankscope.sources import formats
 from rankscope.sources.identify import LAST_NUMBER, OF_WORLD, RANK_IN_NAME
 from rankscope.sources.same_job import CLOCK_SLACK_NS, Capture, clock_slack_ns, pause_ns
 from rankscope.util.atomic_io import DEFAULT_DB
-from rankscope.util.wording import and_more
+from rankscope.util.wording import and_more, counted, ranks_text
 
 MOST_PATHS = 3
 """Most paths that a shell command spells out, and most reports that are advised one by one."""

@@ -7,10 +7,9 @@ from dataclasses import fields
 import polars as pl
 
 from rankscope.model.reports import Abilities, CheckedReport, RunWarning
-from rankscope.output.quantities import UNKNOWN, agreeing, counted, ranks_text, span
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
-from rankscope.util.wording import and_more
+from rankscope.util.wording import UNKNOWN, agreeing, and_more, counted, ranks_text, span
 
 ABILITIES = tuple(field.name for field in fields(Abilities))
 """Names of the fields of `Abilities`."""

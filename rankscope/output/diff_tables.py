@@ -7,9 +7,9 @@ import polars as pl
 from rankscope.history.diff.compare import largest_first
 from rankscope.history.diff.shifts import Change
 from rankscope.model.metrics import METRICS
-from rankscope.output.quantities import UNKNOWN, in_unit
+from rankscope.output.quantities import in_unit
 from rankscope.output.table_layout import Table
-from rankscope.util.wording import interval, relative
+from rankscope.util.wording import UNKNOWN, interval, relative
 
 
 def changes_frame(changes: tuple[Change, ...]) -> pl.DataFrame:

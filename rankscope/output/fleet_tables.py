@@ -8,9 +8,9 @@ from rankscope.history.fleet.fleet import Fleet
 from rankscope.history.fleet.sentences import KINDS, NS_PER_HOUR
 from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.prometheus import gauge, labels
-from rankscope.output.quantities import UNKNOWN, percent
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import UNKNOWN, percent
 
 PREFIX = "rankscope_fleet_"
 """Prefix of the names of metrics for node_exporter."""

@@ -8,9 +8,10 @@ import polars as pl
 from rankscope.model.metrics import Unit, metric_in
 from rankscope.output.columns import Shown, heading, names_in, notes, shown
 from rankscope.output.markdown_csv import csv, markdown
-from rankscope.output.quantities import UNKNOWN, in_unit, percent, short_path, span
+from rankscope.output.quantities import in_unit, short_path
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import UNKNOWN, percent, span
 
 OF_SLOWEST = (("excess", "time of the slowest rank above its role's median"),)
 """The meaning of `excess_ns` in tables over ranks."""

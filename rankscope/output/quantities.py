@@ -6,22 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rankscope.model.metrics import Unit
-from rankscope.util import wording
 from rankscope.util.sanitize import sanitized
-
-UNKNOWN, agreeing, counted, milliseconds, percent, ranks_text, signed_percent, size, span = (
-    wording.UNKNOWN,
-    wording.agreeing,
-    wording.counted,
-    wording.milliseconds,
-    wording.percent,
-    wording.ranks_text,
-    wording.signed_percent,
-    wording.size,
-    wording.span,
-)
-"""Names that lower layers use as well."""
-
+from rankscope.util.wording import UNKNOWN, duration, milliseconds, size
 
 SHOWN_NS = 5_000
 """Half of the last digit of `milliseconds`: smaller errors are invisible in it."""
@@ -30,7 +16,7 @@ SHOWN_NS = 5_000
 def beyond_error(
     nanoseconds: float | None,
     error: int | None,
-    shown: Callable[[float | None], str] = wording.milliseconds,
+    shown: Callable[[float | None], str] = milliseconds,
 ) -> str:
     """A time in ms as `12.3`, or `< 0.70` if it is below its error, as it may then be 0.
 
@@ -44,7 +30,7 @@ def beyond_error(
 
 def total(nanoseconds: float | None) -> str:
     """A sum of times with its unit: `12.3 ms`, from one second on `219.9 s`."""
-    return UNKNOWN if nanoseconds is None else wording.duration(round(nanoseconds))
+    return UNKNOWN if nanoseconds is None else duration(round(nanoseconds))
 
 
 def shown_unit(unit: Unit) -> str:

@@ -14,21 +14,24 @@ from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, l
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Score, Verdict
 from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.quantities import (
-    UNKNOWN,
     beyond_error,
-    counted,
     in_unit,
-    milliseconds,
-    percent,
     seconds,
     short_path,
     shown_unit,
-    span,
     total,
 )
 from rankscope.output.table_layout import Table, bars, sparklines
 from rankscope.util.sanitize import sanitized
-from rankscope.util.wording import MOST_LISTED, ranks_text
+from rankscope.util.wording import (
+    MOST_LISTED,
+    UNKNOWN,
+    counted,
+    milliseconds,
+    percent,
+    ranks_text,
+    span,
+)
 
 LEAST_SAVED = 0.005
 """Least share of the time that a what-if scenario must save to be shown."""

@@ -13,8 +13,7 @@ from rankscope.compare.timeline import LEAST_WAIT_NS, longest_waits
 from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
 from rankscope.output.palette import BACKGROUND
-from rankscope.output.quantities import milliseconds
-from rankscope.util.wording import counted
+from rankscope.util.wording import counted, milliseconds
 
 MOST_STREAMS, MOST_OVERLAPPING = 4, 6
 """Most lanes of a rank: of streams, the busiest ones, and of collectives."""

@@ -12,8 +12,9 @@ from rankscope.model.metrics import column_of
 from rankscope.output.documents.common import Answer, run_of, says, struct_of, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 from rankscope.output.prometheus import gauge, labels
-from rankscope.output.quantities import counted, moment, short_path
+from rankscope.output.quantities import moment, short_path
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import counted
 from rankscope.watch.watcher import Announcement, Watcher
 
 PREFIX = "rankscope_watch_"

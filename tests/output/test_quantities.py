@@ -9,9 +9,10 @@ import pytest
 
 from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv
-from rankscope.output.quantities import beyond_error, seconds, size, span
+from rankscope.output.quantities import beyond_error, seconds
 from rankscope.output.text_tables import what_if_table
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import size, span
 from tests.support import Stored
 
 

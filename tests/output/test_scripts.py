@@ -16,7 +16,7 @@ from rankscope.output.html.columns import cells
 from rankscope.output.html.page import SCRIPTS
 from rankscope.output.html.tables import sortable_table
 from rankscope.output.palette import COMMUNICATION_PARTS
-from rankscope.output.quantities import milliseconds, percent
+from rankscope.util.wording import milliseconds, percent
 from tests.support import ran
 
 NODE = shutil.which("node")

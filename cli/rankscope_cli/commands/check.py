@@ -90,7 +90,8 @@ def _show_warnings(db: Path, output: Format) -> None:
 
     from rankscope.ingestion.check.remedies import launcher_by_kind, remedy
     from rankscope.output import frame_table
-    from rankscope.output.quantities import counted, ranks_text, short_path
+    from rankscope.output.quantities import short_path
+    from rankscope.util.wording import counted, ranks_text
 
     comparison = opened(db).compare()
     warnings = comparison.warnings

@@ -258,7 +258,7 @@ def bounded(
     """
     from rankscope.errors import UsageError
     from rankscope.output.perfetto import MOST_BYTES
-    from rankscope.output.quantities import counted, size
+    from rankscope.util.wording import counted, size
 
     most = MOST_BYTES if most is None else most
     written = expected = 0
@@ -336,7 +336,8 @@ def _written(
         rows: of the table; of a trace its phases, states, collectives and device operations.
     """
     from rankscope.output.documents.written import Export
-    from rankscope.output.quantities import agreeing, counted, ranks_text, short_path, size, span
+    from rankscope.output.quantities import short_path
+    from rankscope.util.wording import agreeing, counted, ranks_text, size, span
 
     facts: dict[str, object] = {"output": str(target), "kind": str(kind), "rows": rows}
     bytes_, who, numbers = target.stat().st_size, list(ranks), list(iterations)

@@ -167,8 +167,9 @@ def _show(
     from rankscope.output import frame_table
     from rankscope.output.documents.common import plain
     from rankscope.output.documents.reports import ingested
-    from rankscope.output.quantities import counted, ranks_text, short_path, size
+    from rankscope.output.quantities import short_path
     from rankscope.sources import formats
+    from rankscope.util.wording import counted, ranks_text, size
 
     frame = pl.DataFrame(
         [{**plain(each), "path": short_path(Path(each.path))} for each in ingested(done.outcomes)],

@@ -168,7 +168,8 @@ def _obstacle(report: Path, them: str) -> str:
 
 def _problems(picks: Picks) -> list[RunWarning]:
     from rankscope.model.reports import RunWarning
-    from rankscope.output.quantities import short_path, size
+    from rankscope.output.quantities import short_path
+    from rankscope.util.wording import size
 
     warnings: dict[str, str] = {}
     if picks.unopenable:
@@ -185,8 +186,9 @@ def _problems(picks: Picks) -> list[RunWarning]:
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
     from rankscope.output import markdown_csv, text_tables
-    from rankscope.output.quantities import short_path, size
+    from rankscope.output.quantities import short_path
     from rankscope.util.sanitize import sanitized
+    from rankscope.util.wording import size
 
     if output is Format.CSV:
         console.write(markdown_csv.csv(_frame(picks)))

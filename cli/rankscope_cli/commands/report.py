@@ -48,10 +48,11 @@ def report(
     from rankscope.api import picks_of
     from rankscope.output.documents.written import Report
     from rankscope.output.html.run_page import make_page
-    from rankscope.output.quantities import short_path, size
+    from rankscope.output.quantities import short_path
     from rankscope.util.atomic_io import check_writable
     from rankscope.util.rank_list import parse_ranks
     from rankscope.util.sanitize import sanitized
+    from rankscope.util.wording import size
 
     check_page(target, "-o")
     check_writable(target)

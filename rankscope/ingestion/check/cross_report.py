@@ -15,10 +15,9 @@ from rankscope.ingestion.check.single_report import Examined
 from rankscope.match.warnings import missing_ranks, named
 from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import CheckWarning, RankRows, ReportRows
-from rankscope.output.quantities import span
 from rankscope.store.tables import LoadedTables, RunTables
 from rankscope.store.writer import tables
-from rankscope.util.wording import and_more
+from rankscope.util.wording import and_more, span
 
 MOST_LISTED = 3
 """Most reports that a message names."""

@@ -12,8 +12,8 @@ from rankscope.judge.phrases import ordinal
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
 from rankscope.output.nsys_view import open_command
-from rankscope.output.quantities import milliseconds, percent, span, total
-from rankscope.util.wording import agreeing, counted
+from rankscope.output.quantities import total
+from rankscope.util.wording import agreeing, counted, milliseconds, percent, span
 
 Figure = tuple[str, str, str]
 """Term, value, note."""

@@ -11,8 +11,8 @@ from rankscope.model.metrics import METRICS, Unit
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output import columns
 from rankscope.output.documents.common import Document
-from rankscope.output.quantities import span
 from rankscope.output.text_tables import cost_note, worthwhile
+from rankscope.util.wording import span
 
 MOST_ROWS = 1000
 """Most rows of a table of cells or collectives; the least important rows are left out."""

@@ -23,9 +23,8 @@ from rankscope.output.plots.rows import (
     spaced,
 )
 from rankscope.output.plots.style import SMALL, Caption, beside, new_sheet
-from rankscope.output.quantities import milliseconds, percent
 from rankscope.sources.recorders import Record, advice, recorder_of
-from rankscope.util.wording import MOST_LISTED, ranks_text
+from rankscope.util.wording import MOST_LISTED, milliseconds, percent, ranks_text
 
 WIDTH, PANEL = 10.0, 6.4
 """Widths in inches: of the sheet, and of the distributions."""

@@ -10,9 +10,8 @@ from rankscope.judge.phrases import when, who
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable
-from rankscope.output.quantities import milliseconds, percent
 from rankscope.output.text_tables import run_line
-from rankscope.util.wording import counted, ms
+from rankscope.util.wording import counted, milliseconds, ms, percent
 
 LONGEST_TITLE, USUAL_TITLE = 160, 110
 """Most characters of a title. A longer sentence is cut after a whole clause, at `USUAL_TITLE`."""

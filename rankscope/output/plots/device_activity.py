@@ -12,10 +12,9 @@ from rankscope.judge.causes.registry import findings_sentence
 from rankscope.output.palette import Theme
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.style import Caption, beside, drawable, legend_above, new_sheet
-from rankscope.output.quantities import milliseconds, percent
 from rankscope.output.table_layout import middle_out
 from rankscope.util.numbers import sampled
-from rankscope.util.wording import counted, span
+from rankscope.util.wording import counted, milliseconds, percent, span
 
 KINDS = ("kernel", "graph", "copy", "set", "idle")
 """Kinds of activities of the device."""

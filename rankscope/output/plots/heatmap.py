@@ -41,8 +41,8 @@ from rankscope.output.plots.style import (
     text_width,
     with_sign,
 )
-from rankscope.output.quantities import percent, shown_unit, size, span, with_unit
-from rankscope.util.wording import agreeing, counted
+from rankscope.output.quantities import shown_unit, with_unit
+from rankscope.util.wording import agreeing, counted, percent, size, span
 
 ROW, COLUMN = 0.3, 0.26
 """Height and width of a cell in inches, within the limits of the whole map."""

@@ -32,7 +32,8 @@ from rankscope.output.plots.style import (
     parts_legend,
     signed_ms,
 )
-from rankscope.output.quantities import SHOWN_NS, milliseconds
+from rankscope.output.quantities import SHOWN_NS
+from rankscope.util.wording import milliseconds
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
 """Widths in inches: of the sheet, of both panels together, and between the panels."""

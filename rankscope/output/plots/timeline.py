@@ -28,7 +28,6 @@ from rankscope.output.plots.style import (
     parts_legend,
     text_width,
 )
-from rankscope.output.quantities import counted, milliseconds
 from rankscope.output.timeline_views import (
     Lane,
     LaneKind,
@@ -38,7 +37,7 @@ from rankscope.output.timeline_views import (
     timeline_lanes,
     who_waits,
 )
-from rankscope.util.wording import MOST_LISTED, ranks_text
+from rankscope.util.wording import MOST_LISTED, counted, milliseconds, ranks_text
 
 NAMES, LANES, PANEL, RIGHT = 1.1, 0.95, 8.1, 0.35
 """Widths in inches: of the rank names, of the lane names at least, of the time axis, and right."""

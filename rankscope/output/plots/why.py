@@ -26,8 +26,8 @@ from rankscope.output.plots.style import (
     new_sheet,
     text_width,
 )
-from rankscope.output.quantities import milliseconds
 from rankscope.sources.recorders import Record, advice, recorder_of
+from rankscope.util.wording import milliseconds
 
 WIDTH, LABELS, PANEL = 10.0, 2.3, 7.2
 """Widths in inches: of the sheet, of the row labels, and of the bars."""
