@@ -23,7 +23,6 @@ NAMES = "Names in the reports"
 LONGEST_NAME = 26
 """The meaning of a longer option starts on the next line."""
 
-
 FIRST = ("check", "ingest", "imbalance", "pick-reports", "plot", "report")
 """The commands from reports to an answer, in the order of their use."""
 
@@ -35,7 +34,6 @@ EXIT_CODES = (
     "damaged; 5 an outside tool failed; 10 --fail-above exceeded; 130 interrupted. "
     "See rankscope explain 'exit 3'."
 )
-
 
 Formatter = Any
 """The writer of a page of help; its class is private to typer."""

@@ -35,7 +35,7 @@ ABORT_CODE = 127
 """Exit code with which the C library ends such a process."""
 
 EXIT_TOOL = 5
-"""Exit code if the system lacks memory or open files, see CONTRACT.md."""
+"""Exit code if an outside tool fails, or the system lacks memory or open files: see CONTRACT.md."""
 
 OUT_OF_MEMORY = re.compile(
     r"memory|can't start new thread|failed to map segment|spawn.*thread|thread creation|bad_alloc"
@@ -85,11 +85,12 @@ def few_descriptors(most: int | None = None) -> Error:
 def little_memory(why: str = "") -> Error:
     """The error of a process that gets no more memory."""
     limit, hint = memory_limit(), "use a machine with more memory, or fewer workers: --jobs 1"
-    reasons = [why] if why else []
+    limit_text = ""
     if limit is not None:
-        reasons.insert(0, f"the limit is {limit / 1e9:.1f} GB (ulimit -v)")
+        limit_text = f"the limit is {limit / 1e9:.1f} GB (ulimit -v)"
         hint = f"raise the limit, or {hint}"
-    return ": ".join(["the memory is not enough", *filter(None, ["; ".join(reasons)])]), hint
+    reasons = "; ".join(filter(None, (limit_text, why)))
+    return f"the memory is not enough{': ' if reasons else ''}{reasons}", hint
 
 
 def is_of_memory(error: BaseException) -> bool:

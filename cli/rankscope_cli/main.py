@@ -15,11 +15,12 @@ from rankscope.errors import DatabaseError, RankscopeError, ReportError, ToolErr
 from rankscope_cli import console, limits
 from rankscope_cli.bundles import expanded
 from rankscope_cli.help import FIRST, Command, Group
+from rankscope_cli.limits import EXIT_TOOL
 from rankscope_cli.options import Version
 from rankscope_cli.signals import SIGNAL_EXIT, SignalCatcher, hint_after_signal, reason
 
-EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
-EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
+EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE = 2, 3, 4
+EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_HUNG_UP = 130, 143, 129
 """Exit codes, see CONTRACT.md."""
 
 EXITS = {

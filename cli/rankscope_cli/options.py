@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE, OUTPUT
 
@@ -75,13 +76,15 @@ Db = Annotated[
         help="Database of the run.",
     ),
 ]
+DB = Path(DEFAULT_DB)
+"""The database where none is named."""
+
 Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH...", help="Reports, folders (searched recursively) or glob patterns."
     ),
 ]
-
 
 LONGEST_S = 10**6
 """Largest value of an option in seconds: eleven days."""

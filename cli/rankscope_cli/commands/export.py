@@ -13,7 +13,7 @@ import typer
 from rankscope_cli.bundles import MeanAnalysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.opening import opened
-from rankscope_cli.options import Db, Format, FormatOption, PickMetric, Quiet, Verbose
+from rankscope_cli.options import DB, Db, Format, FormatOption, PickMetric, Quiet, Verbose
 from rankscope_cli.written import Written
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def export(
             help="File of the trace (.json, .json.gz) or table (.parquet, .csv).",
         ),
     ],
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     ranks: Annotated[
         str | None,
         typer.Option(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +13,7 @@ from rankscope_cli.bundles import Analysis
 from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.opening import run_of, with_options
 from rankscope_cli.options import (
+    DB,
     All,
     Db,
     Format,
@@ -54,7 +54,7 @@ def imbalance(
             "ingest does; or a database. Default: the database of --db.",
         ),
     ] = None,
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     analysis: Analysis,
     metric: MetricsOption = None,
     by: Annotated[
@@ -119,8 +119,9 @@ def imbalance(
         _check_ranks(comparison, only, by)
     frame = rows_by(by, comparison, result, only)
     advice = partial(with_options, db=run.db, iter_range=analysis.iter_range)
-    if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
-        console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
+    empty = _why_empty(by, comparison) if frame.is_empty() and by in WHY_EMPTY else None
+    if empty and output in (Format.JSON, Format.CSV):
+        console.say(f"rankscope: {'; '.join(empty)}", quiet)
     if output is Format.JSON:
         from rankscope.output.documents.imbalance import imbalance as document
 
@@ -130,23 +131,19 @@ def imbalance(
 
         console.write(csv(frame))
     else:
-        _write_tables(
-            advice(result.verdict.next),
-            comparison,
-            result,
-            frame,
-            by,
-            metric,
-            output,
-            show_all,
-            gain,
-            only,
-        )
+        from rankscope.output.text_tables import what_if_table
+
+        whole = gain or show_all
+        lines = _lines(comparison, result, advice(result.verdict.next), gain=whole)
+        tables = [] if empty else _tables(by, comparison, result, frame, metric, only, show_all)
+        if whole and (what_if := what_if_table(result)):
+            tables.append(what_if)
+        more = MORE if by is By.RANK and not whole else ""
+        _write(lines, tables, empty, more, output, show_all)
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
-        show_all = verbose or run.ingested is not None
-        console.warn_of_run(run, comparison.warnings, quiet, show_all)
+        console.warn_of_run(run, comparison.warnings, quiet, verbose or run.ingested is not None)
     if fail_above is not None:
         _gate(result, fail_above, advice)
 
@@ -164,54 +161,71 @@ def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
     check_ranks(comparison, only)
 
 
-def _write_tables(
-    advice: str,
-    comparison: Comparison,
-    result: Imbalance,
-    frame: pl.DataFrame,
-    by: By,
-    metric: list[str] | None,
-    output: Format,
-    show_all: bool,
-    gain: bool,
-    only: list[int] | None,
-) -> None:
-    from rankscope.output import frame_table, markdown_csv, text_tables
+def _lines(comparison: Comparison, result: Imbalance, advice: str, *, gain: bool) -> list[str]:
+    """The sentences above the tables, that of the verdict first."""
+    from rankscope.output import text_tables
 
-    shown: list[Table] = []
-    if by is By.RANK:
-        shown = [text_tables.metrics_table(result, comparison, show_all or metric is not None)]
-        if result.ranks.height > 1:
-            by_rank = text_tables.ranks_table(result, comparison, metric, only)
-            shown += [] if by_rank is None else [by_rank]
-    elif by is By.ITERATION:
-        shown = [text_tables.iterations_table(result, metric[0] if metric else "work")]
-    elif not frame.is_empty() or by not in WHY_EMPTY:
-        shown = [frame_table.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
         *text_tables.slow_at_no_cost_lines(result.verdict),
         f"Next: {advice}.",
         text_tables.run_line(comparison.facts),
     ]
-    if gain or show_all:
-        what_if = text_tables.what_if_table(result)
-        shown += [] if what_if is None else [what_if]
-        if result.efficiency is not None:
-            lines.append(text_tables.efficiency_line(result.efficiency))
+    if gain and result.efficiency is not None:
+        lines.append(text_tables.efficiency_line(result.efficiency))
+    return lines
+
+
+def _tables(
+    by: By,
+    comparison: Comparison,
+    result: Imbalance,
+    frame: pl.DataFrame,
+    metrics: list[str] | None,
+    only: list[int] | None,
+    show_all: bool,
+) -> list[Table]:
+    """The tables of `--by`."""
+    from rankscope.output import frame_table, text_tables
+
+    if by is By.ITERATION:
+        return [text_tables.iterations_table(result, metrics[0] if metrics else "work")]
+    if by is not By.RANK:
+        return [frame_table.by_table(by.value, frame)]
+    tables = [text_tables.metrics_table(result, comparison, show_all or metrics is not None)]
+    if result.ranks.height > 1:
+        by_rank = text_tables.ranks_table(result, comparison, metrics, only)
+        tables += [] if by_rank is None else [by_rank]
+    return tables
+
+
+def _write(
+    lines: list[str],
+    tables: list[Table],
+    empty: tuple[str, str] | None,
+    more: str,
+    output: Format,
+    show_all: bool,
+) -> None:
+    """Print the answer as text or Markdown.
+
+    Args:
+        empty: why the table of `--by` has no rows, and what to do about it.
+        more: the last line of the text, which names further options; may be empty.
+    """
+    from rankscope.output import markdown_csv
+
     if output is Format.MARKDOWN:
-        empty = frame.is_empty() and by in WHY_EMPTY
-        lines += ["; ".join(_why_empty(by, comparison)) + "."] if empty else []
-        console.write(markdown_csv.section(lines[0], lines[1:], shown))
+        facts = [*lines[1:], *([f"{'; '.join(empty)}."] if empty else [])]
+        console.write(markdown_csv.section(lines[0], facts, tables))
         return
     console.headline(lines[0])
     for line in lines[1:]:
         console.prose(line)
-    more = by is By.RANK and not (gain or show_all)
-    console.show_together(shown, show_all, MORE if more else "")
-    if frame.is_empty() and by in WHY_EMPTY:
+    console.show_together(tables, show_all, more)
+    if empty:
         console.write("")
-        console.problem(*_why_empty(by, comparison))
+        console.problem(*empty)
 
 
 def _why_empty(by: By, comparison: Comparison) -> tuple[str, str]:

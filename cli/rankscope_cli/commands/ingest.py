@@ -11,6 +11,7 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.bundles import Shaping
 from rankscope_cli.options import (
+    DB,
     Db,
     ExportTimeout,
     Format,
@@ -42,7 +43,7 @@ Examples:
 def ingest(
     *,
     paths: Paths,
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     shaping: Shaping,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,

@@ -10,14 +10,22 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.bundles import Analysis
 from rankscope_cli.opening import opened
-from rankscope_cli.options import Db, Format, FormatOption, PickMetric, Quiet, Verbose, ranks_option
+from rankscope_cli.options import (
+    DB,
+    Db,
+    Format,
+    FormatOption,
+    PickMetric,
+    Quiet,
+    Verbose,
+    ranks_option,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
     from rankscope.compare.picks import Picks
     from rankscope.model.reports import RunWarning
-
 
 WINDOW_FIELDS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_end_ns")
 """Fields of a window in the CSV."""
@@ -28,13 +36,10 @@ LARGE_GUI_BYTES = 16 * 10**9
 VIEWERS = "https://ui.perfetto.dev or chrome://tracing"
 """Viewers of traces of the PyTorch profiler; both keep the traces on the user's machine."""
 
-LONGEST_COMMAND = 20_000
-"""Most characters of a command, which is useless if it is cut."""
-
 
 def pick_reports(
     *,
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     analysis: Analysis,
     metric: PickMetric = None,
     ranks: Annotated[str | None, ranks_option("Pick from these ranks")] = None,
@@ -186,6 +191,7 @@ def _problems(picks: Picks) -> list[RunWarning]:
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
     from rankscope.output import markdown_csv, text_tables
+    from rankscope.output.nsys_view import LONGEST_COMMAND
     from rankscope.output.quantities import short_path
     from rankscope.util.sanitize import sanitized
     from rankscope.util.wording import size

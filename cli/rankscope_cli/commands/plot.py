@@ -10,6 +10,7 @@ from rankscope_cli.bundles import MeanAnalysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
+    DB,
     Db,
     DrawnMetric,
     Format,
@@ -51,7 +52,7 @@ def plot(
             help="Picture file: .png, .svg or .pdf. Default: KIND.png.",
         ),
     ] = None,
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     analysis: MeanAnalysis,
     metric: DrawnMetric = None,
     iteration: Annotated[

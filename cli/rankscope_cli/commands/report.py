@@ -9,6 +9,7 @@ from rankscope_cli import console
 from rankscope_cli.bundles import MeanAnalysis
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
+    DB,
     Db,
     Format,
     FormatOption,
@@ -27,7 +28,7 @@ def report(
         Path,
         typer.Option("--output", "-o", metavar="FILE.html", help="The page to write."),
     ],
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     analysis: MeanAnalysis,
     metric: PickMetric = None,
     ranks: Annotated[str | None, ranks_option("Pick the ranks of the timeline from these")] = None,

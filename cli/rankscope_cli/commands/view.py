@@ -1,13 +1,12 @@
 """`rankscope view`: the page of a run, served on this machine."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rankscope_cli import console
 from rankscope_cli.bundles import MeanAnalysis
-from rankscope_cli.options import Db, PickMetric, Quiet, Verbose
+from rankscope_cli.options import DB, Db, PickMetric, Quiet, Verbose
 
 ADDRESS_AFTER_S = 0.5
 """Time (s) after which the address is printed, although the ranks are still being compared."""
@@ -15,7 +14,7 @@ ADDRESS_AFTER_S = 0.5
 
 def view(
     *,
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     analysis: MeanAnalysis,
     metric: PickMetric = None,
     port: Annotated[

@@ -12,6 +12,7 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.bundles import ShapingOfSeveral
 from rankscope_cli.options import (
+    DB,
     LONGEST_S,
     Db,
     ExportTimeout,
@@ -35,7 +36,7 @@ def watch(
         Path,
         typer.Argument(metavar="DIR", help="Folder in which reports arrive, searched recursively."),
     ],
-    db: Db = Path("rankscope.duckdb"),
+    db: Db = DB,
     interval: Annotated[
         float,
         typer.Option(
