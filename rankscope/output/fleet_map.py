@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rankscope.history.fleet.fleet import Fleet
 from rankscope.history.fleet.sentences import KINDS
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import counted
 
 MOST_ROWS, LEAST_ROWS = 30, 8
 """Most rows of a map, and least: hardware that was never named fills it up to these."""
@@ -34,6 +35,11 @@ class MapRow:
     suspect: bool
     guilty: int
     runs: int
+
+    @property
+    def counts(self) -> str:
+        """How often it was named, as written beside its row."""
+        return f"{self.guilty} of {self.runs}" + (", suspect" if self.suspect else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,17 @@ class FleetMap:
     @property
     def unit(self) -> tuple[str, int]:
         """The unit in which the costs are readable, and its ns."""
-        most = int(self.cost_ns.max(initial=0))
-        return next((each for each in UNITS if most >= each[1]), UNITS[-1])
+        return _unit(int(self.cost_ns.max(initial=0)))
+
+    @property
+    def left_out(self) -> list[str]:
+        """What the map leaves out, in words."""
+        parts = []
+        if self.more_rows:
+            parts.append(f"{counted(self.more_rows, 'piece')} of hardware with less cost")
+        if self.more_runs:
+            parts.append(counted(self.more_runs, "earlier run"))
+        return parts
 
 
 def fleet_map(fleet: Fleet) -> FleetMap:
@@ -107,18 +122,25 @@ def fleet_map(fleet: Fleet) -> FleetMap:
 
 def cost_text(cost_ns: int) -> str:
     """A cost in its own unit: `1.5 rank-hours`."""
-    name, length = next((each for each in UNITS if cost_ns >= each[1]), UNITS[-1])
+    name, length = _unit(cost_ns)
     return f"{cost_ns / length:.3g} {name}"
+
+
+def _unit(cost_ns: int) -> tuple[str, int]:
+    """The largest of `UNITS` that a cost reaches, else the smallest."""
+    return next((each for each in UNITS if cost_ns >= each[1]), UNITS[-1])
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST_ID else f"{name[: LONGEST_ID - 1]}…"
 
 
 def _row(row: dict[str, Any]) -> MapRow:
     whole = sanitized(row["id"], 200)
-    short = whole if len(whole) <= LONGEST_ID else f"{whole[: LONGEST_ID - 1]}…"
+    short = _cut(whole)
     kind = KINDS[row["kind"]]
     host = "" if row["kind"] == "host" or not row["host"] else sanitized(row["host"], 200)
-    beside = (
-        f" ({host if len(host) <= LONGEST_ID else f'{host[: LONGEST_ID - 1]}…'})" if host else ""
-    )
+    beside = f" ({_cut(host)})" if host else ""
     # A GPU's id says itself what it is.
     label = short if short.upper().startswith(kind.upper()) else f"{kind} {short}"
     slot = f", slot {sanitized(row['slot'], 50)}" if row["slot"] else ""

@@ -9,6 +9,9 @@ from pathlib import Path
 VERSION = "1.0"
 """Version of the format of view documents."""
 
+LONGEST_COMMAND = 20_000
+"""Most characters of a shell line that is shown: one that is cut is useless."""
+
 
 def view_document(files: Sequence[Path], folder: Path) -> str:
     """A `.nsys-view` document, which shows reports on one timeline.

@@ -5,6 +5,7 @@ blindness. Excess runs from blue (less) over the page's colour to orange (more).
 communication that is not split into waiting and transfer are hatched.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rankscope.model.kinds import HostState, Phase
@@ -40,7 +41,6 @@ STATE_NAMES: dict[HostState, str] = {
 
 COMMUNICATION_PARTS = ("wait", "transfer", "exposed_communication")
 """Parts of an iteration that are not work; the last one if it is not split into the others."""
-
 
 BACKGROUND = "background"
 """Work that belongs to no part, because threads beside the training launched it."""
@@ -106,3 +106,16 @@ THEMES = {
         excess=("#A8D4FF", "#4A9BE0", "#2A5F8F", "#22272E", "#9A5420", "#E8853A", "#FFD0A3"),
     ),
 }  # fmt: skip
+
+
+def in_both_themes(variables: Callable[[Theme], str]) -> str:
+    """CSS that sets variables by the theme that the browser asks for; on paper the light one.
+
+    Args:
+        variables: gives the variables of a theme: `--page: #FFFFFF; …`.
+    """
+    light, dark = map(variables, (THEMES["light"], THEMES["dark"]))
+    return (
+        f":root {{ {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root:not(.paper) {{ {dark} }} }}"
+    )

@@ -96,29 +96,27 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
         for each in result.metrics
         if show_all or (each.mean is not None and each.metric in usual)
     ]
-    similar = [] if show_all else _alike(known, result)
-    similar = [] if similar == known else similar
-    shown = [row for row in known if row not in similar]
+    fewer = tuple(_fewer_remark(comparison, [metric for _, metric in known]))
     if result.ranks.height == 1:
         return Table(
             title=f"Of the only rank ({result.statistic} of the iterations, ms)",
             columns=("metric", "value"),
             numeric=frozenset(("value",)),
-            remarks=tuple(_fewer_remark(comparison, [metric for _, metric in known])),
+            remarks=fewer,
             rows=tuple(
                 (metric.heading, _value(result, metric, each.mean)) for each, metric in known
             ),
         )
+    similar = [] if show_all else _alike(known, result)
+    similar = [] if similar == known else similar
+    shown = [row for row in known if row not in similar]
     return Table(
         title=f"Across ranks ({result.statistic} of the iterations, ms; rank in brackets)",
         columns=("metric", "min", "median", "max", "imbalance", LOST),
         numeric=frozenset(("min", "median", "max", "imbalance", LOST)),
         drop_first=(LOST, "imbalance", "median"),
         notes=notes("imbalance", "lost_ns"),
-        remarks=(
-            *_alike_remark(similar, result),
-            *_fewer_remark(comparison, [metric for _, metric in known]),
-        ),
+        remarks=(*_alike_remark(similar, result), *fewer),
         least=0,
         most_relevant=_most_relevant_metrics(shown, result.verdict),
         rows=tuple(

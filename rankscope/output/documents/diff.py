@@ -99,22 +99,22 @@ class Diff(Answer, kw_only=True, tag="rankscope/diff/1"):
 
 def diff(
     db: Path,
-    facts: Comparison,
+    after: Comparison,
     problems: Iterable[RunWarning],
     result: compare.RunDiff,
     before: Comparison,
 ) -> Diff:
-    """The document of `diff`."""
+    """The document of `diff`; `db` is the database of AFTER."""
     return struct_of(
         Diff,
         result,
-        run=run_of(db, facts.facts),
+        run=run_of(db, after.facts),
         warnings=warnings_of(problems),
         left_out=UNSET,
         metrics=tuple(_change(Change, each) for each in result.metrics),
         ranks=tuple(_change(RankChange, each) for each in result.ranks),
         baseline=tuple(Earlier(db=str(path), label=label) for path, label in result.baseline),
-        verdicts=Verdicts(before=verdict_of(before.verdict), after=verdict_of(facts.verdict)),
+        verdicts=Verdicts(before=verdict_of(before.verdict), after=verdict_of(after.verdict)),
     )
 
 

@@ -44,6 +44,12 @@ def written(
     more: Iterable[RunWarning] = (),
     **facts: object,
 ) -> S:
-    """The document of a file."""
+    """The document of a file.
+
+    Args:
+        shape: its class.
+        more: warnings beside those of the comparison.
+        facts: its own keys.
+    """
     problems = warnings_of([*comparison.warnings, *more])
     return shape(run=run_of(db, comparison.facts), warnings=problems, **facts)

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from rankscope.output.fleet_map import FleetMap, cost_text
-from rankscope.output.palette import THEMES
+from rankscope.output.palette import in_both_themes
 
 LEVELS = 3
 """Number of colours of costs."""
@@ -29,13 +29,10 @@ DATE = 84
 
 def style() -> str:
     """The colours of costs as CSS variables, in both themes."""
-    light, dark = (
-        " ".join(f"--cost-{level}: {color};" for level, color in enumerate(each.excess[-LEVELS:]))
-        for each in (THEMES["light"], THEMES["dark"])
-    )
-    return (
-        f":root {{ {light} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root:not(.paper) {{ {dark} }} }}"
+    return in_both_themes(
+        lambda theme: " ".join(
+            f"--cost-{level}: {color};" for level, color in enumerate(theme.excess[-LEVELS:])
+        )
     )
 
 
@@ -92,9 +89,8 @@ def chart(grid: FleetMap, label: str) -> str:
                 f'<rect class="cost-{level[row, column]}" x="{left + column * cell:.1f}" y="{top}" '
                 f'width="{cell - 1}" height="{ROW - 1}"><title>{escape(text)}</title></rect>'
             )
-        counts = f"{each.guilty} of {each.runs}" + (", suspect" if each.suspect else "")
         parts.append(
-            f'<text{mark} x="{left + columns * cell + GAP:.1f}" y="{top + 15}">{counts}</text>'
+            f'<text{mark} x="{left + columns * cell + GAP:.1f}" y="{top + 15}">{each.counts}</text>'
         )
     return "\n".join([*parts, *_dates(grid, left, cell, ABOVE + rows * ROW), "</svg>"])
 

@@ -14,8 +14,9 @@ from rankscope.output import columns
 from rankscope.output.documents.common import Document
 from rankscope.output.fleet_map import FleetMap, cost_text, fleet_map
 from rankscope.output.html import fleet_chart
-from rankscope.output.html.page import WHOLE, filled, package_text, palette, safe
+from rankscope.output.html.page import WHOLE, filled, package_text, safe
 from rankscope.output.html.tables import sortable_table
+from rankscope.output.palette import in_both_themes
 from rankscope.output.quantities import moment
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
@@ -41,10 +42,11 @@ def render_fleet(fleet: Fleet) -> bytes:
         "badge": counted(count, "suspect") if count else "nobody beyond chance",
         "sentence": sentence,
         "next": sanitized(f"Next: {fleet.next}.", LONGEST),
-        "left_out": _left_out(grid),
+        "left_out": f"Left out here: {' and '.join(grid.left_out)}." if grid.left_out else "",
         "made": f"Made by rankscope {__version__}. {WHOLE}",
     }
-    styles = [palette(), fleet_chart.style(), package_text("page.css"), package_text("fleet.css")]
+    colors = [in_both_themes(lambda theme: theme.css), fleet_chart.style()]
+    styles = [*colors, package_text("page.css"), package_text("fleet.css")]
     label = f"Hardware by runs. {sentence} The tables hold the numbers."
     markup = {
         "style": "\n".join(styles),
@@ -85,15 +87,6 @@ def _legend(grid: FleetMap) -> str:
         f'<li><i class="{name}"></i>{html.escape(text)}</li>'
         for name, text in fleet_chart.legend(grid)
     )
-
-
-def _left_out(grid: FleetMap) -> str:
-    parts = []
-    if grid.more_rows:
-        parts.append(f"{counted(grid.more_rows, 'piece')} of hardware with less cost")
-    if grid.more_runs:
-        parts.append(counted(grid.more_runs, "earlier run"))
-    return f"Left out here: {' and '.join(parts)}." if parts else ""
 
 
 def _data(fleet: Fleet) -> Document:

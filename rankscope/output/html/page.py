@@ -29,7 +29,14 @@ from rankscope.output.html import columns, page_text, tables
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
 from rankscope.output.html.states import MOST_CELLS, cell_states
-from rankscope.output.palette import COMMUNICATION_PARTS, STATE_NAMES, THEMES, part_name
+from rankscope.output.nsys_view import LONGEST_COMMAND
+from rankscope.output.palette import (
+    COMMUNICATION_PARTS,
+    STATE_NAMES,
+    THEMES,
+    in_both_themes,
+    part_name,
+)
 from rankscope.output.phase_shares import phase_shares
 from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
@@ -49,9 +56,6 @@ LONGEST = 500
 
 SENTENCES, LONGEST_SENTENCE = ("sentence", "next"), 5_000
 """Keys of texts of whole sentences, and their most characters: the verdict is never cut."""
-
-LONGEST_LINE = 20_000
-"""Most characters of a command, which is useless if it is cut."""
 
 ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 """Escapes with which data cannot end a script or open a comment; JSON escapes non-ASCII itself."""
@@ -105,7 +109,7 @@ def render_page(
         "next": data["next"],
         "facts": data["facts"],
     }
-    style = f"{palette()}\n{package_text('page.css')}"
+    style = f"{in_both_themes(lambda theme: theme.css)}\n{package_text('page.css')}"
     markup = {"vendor": package_text(CHARTS), "style": style}
     return filled("template.html", data, SCRIPTS, texts, markup, origin.is_served)
 
@@ -165,7 +169,7 @@ def page_data(
     document = safe(data)
     document["cells"] = cells
     document["commands"] = [
-        (purpose, sanitized(line, LONGEST_LINE))
+        (purpose, sanitized(line, LONGEST_COMMAND))
         for purpose, line in page_text.commands(comparison, picks, origin)
     ]
     return document
@@ -235,15 +239,6 @@ def policy(scripts: Iterable[str], is_served: bool = False) -> str:
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
         + ("connect-src 'self'; " if is_served else "")
         + "base-uri 'none'; form-action 'none'"
-    )
-
-
-def palette() -> str:
-    """The colours as CSS variables, which pages and pictures share."""
-    light, dark = THEMES["light"].css, THEMES["dark"].css
-    return (
-        f":root {{ {light} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root:not(.paper) {{ {dark} }} }}"
     )
 
 

@@ -62,18 +62,16 @@ def figures(result: Imbalance) -> list[Figure]:
         if gain_ns is not None:
             entries.append((f"{term}{at_most}", total(gain_ns), _share(gain_ns, gain)))
     if result.efficiency is not None:
-        load_balance, communication = (
-            result.efficiency.load_balance,
-            result.efficiency.communication,
-        )
-        factors = f"load balance {percent(load_balance)} × communication {percent(communication)}"
-        entries.append(("Parallel efficiency", percent(result.efficiency.parallel), factors))
+        pop = result.efficiency
+        balance, communication = percent(pop.load_balance), percent(pop.communication)
+        factors = f"load balance {balance} × communication {communication}"
+        entries.append(("Parallel efficiency", percent(pop.parallel), factors))
     for metric, term in (("iteration", "Iteration"), ("work", "Work"), ("wait", "Waiting")):
         summary = known.get(metric)
         if summary is not None and summary.mean is not None:
-            balance = f", imbalance {percent(summary.imbalance)}" if metric == "work" else ""
+            imbalance = f", imbalance {percent(summary.imbalance)}" if metric == "work" else ""
             iterations = counted(count, "iteration")
-            base = f"mean over ranks, {result.statistic} over {iterations}{balance}"
+            base = f"mean over ranks, {result.statistic} over {iterations}{imbalance}"
             entries.append((term, f"{milliseconds(summary.mean)} ms", base))
     return entries
 
@@ -85,7 +83,12 @@ def _share(amount: int | None, share: float | None) -> str:
 
 
 def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
-    """Facts about the quality of the data; notes are empty."""
+    """Facts about the quality of the data; notes are empty.
+
+    Args:
+        unit_ns: the resolution of the cells of the map.
+        flagged: number of flagged cells.
+    """
     world = f" of {facts.world_size}" if facts.world_size else ""
     missing = span(facts.missing_ranks) if facts.missing_ranks else "none"
     left_out = f"{agreeing(len(facts.warmup), 'iteration')} {span(facts.warmup)} (warm-up)"

@@ -25,12 +25,8 @@ def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
     own = median_peers(work_excess(comparison), cells)
     if own.is_empty():
         return {}
-    states = thread_states(
-        comparison,
-        sorted({*own["rank"], *own["peer"]}),
-        own["iteration"].unique().to_list(),
-        [*Phase],
-    )
+    ranks, iterations = sorted({*own["rank"], *own["peer"]}), own["iteration"].unique().to_list()
+    states = thread_states(comparison, ranks, iterations, [*Phase])
     part = ["rank", "iteration", "peer", "state", "name"]
     own_states = own.join(states, on=["rank", "iteration"]).rename({"total_ns": "own_ns"})
     peer_states = own.join(

@@ -24,7 +24,7 @@ from rankscope.output.plots.style import (
     styled,
     text_width,
 )
-from rankscope.util.wording import agreeing, counted
+from rankscope.util.wording import agreeing
 
 ROW, COLUMN = 0.22, 0.2
 """Height and width of a cell in inches, within the limits of the whole map."""
@@ -98,11 +98,7 @@ def _drawn(fleet: Fleet, grid: FleetMap, theme: Theme) -> Figure:
 
 
 def _footer(fleet: Fleet, grid: FleetMap) -> str:
-    parts = [f"Next: {fleet.next}"]
-    if grid.more_rows:
-        parts.append(f"{counted(grid.more_rows, 'piece')} of hardware with less cost left out")
-    if grid.more_runs:
-        parts.append(f"{counted(grid.more_runs, 'earlier run')} left out")
+    parts = [f"Next: {fleet.next}", *(f"{each} left out" for each in grid.left_out)]
     return drawable(" · ".join(parts), 900)
 
 
@@ -157,10 +153,9 @@ def _ticks(axes: Axes, grid: FleetMap, labels: list[str], theme: Theme) -> None:
 def _counts(axes: Axes, grid: FleetMap) -> None:
     """Write how often each piece of hardware was named beside its row."""
     for place, row in enumerate(grid.rows):
-        text = f"{row.guilty} of {row.runs}" + (", suspect" if row.suspect else "")
         beside(
-            axes, text, (1, place), (5, 0), xycoords=("axes fraction", "data"), size=SMALL + 0.5,
-            weight="bold" if row.suspect else "normal",
+            axes, row.counts, (1, place), (5, 0), xycoords=("axes fraction", "data"),
+            size=SMALL + 0.5, weight="bold" if row.suspect else "normal",
         )  # fmt: skip
     beside(axes, "named in runs", (1, 1), (5, 4), xycoords="axes fraction", va="bottom")
 
