@@ -15,7 +15,7 @@ from rankscope.compare.reuse import host_clock_waits, rescored, selects_the_same
 from rankscope.compare.run_facts import began_apart
 from rankscope.compare.scenarios import scenarios
 from rankscope.compare.verdict_inputs import JUDGED, verdict_inputs
-from rankscope.judge.healing import Prices, sampled
+from rankscope.judge.healing import Prices, iterations_to_play
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.replay import Replay
 from rankscope.judge.replay_inputs import ReplayParts, replay_parts
@@ -198,7 +198,7 @@ def _replay_parts(
     few = None
     if matched.calls > MOST_CALLS:
         most = round(MOST_CALLS / (matched.calls / matched.iterations))
-        few = tuple(sampled(inputs.excess, most))
+        few = tuple(iterations_to_play(inputs.excess, most))
     calls = calls or calls_again(comparison, few)
     return replay_parts(comparison.scope, calls, played, few), calls.instances()
 

@@ -60,18 +60,20 @@ class StoredReports:
 
     def not_replaced(self, files: list[ReportFile]) -> list[Capture]:
         """The ranks whose reports are not among `files`, a capture each."""
-        replaced = [str(file.path.resolve()) for file in files]
-        rows = self._rows.filter(~pl.col("path").is_in(replaced))
         columns = ("rank", "path", "world_size", "host", "utc_start_ns", "duration_ns")
         return [
             Capture(Path(path), () if rank is None else (rank,), *attributes)
-            for rank, path, *attributes in rows.select(columns).iter_rows()
+            for rank, path, *attributes in self._of_others(files).select(columns).iter_rows()
         ]
 
     def conventions(self, files: list[ReportFile]) -> set[str]:
         """The conventions that named the iterations of the ranks whose reports are not `files`."""
+        return {*self._of_others(files)["convention"].drop_nulls()}
+
+    def _of_others(self, files: list[ReportFile]) -> pl.DataFrame:
+        """The rows of the reports that are not among `files`."""
         replaced = [str(file.path.resolve()) for file in files]
-        return {*self._rows.filter(~pl.col("path").is_in(replaced))["convention"].drop_nulls()}
+        return self._rows.filter(~pl.col("path").is_in(replaced))
 
     def to_read_again(
         self, files: list[ReportFile], read: list[ReportFile], error: Unpaired

@@ -141,8 +141,8 @@ class Prices:
         return float(faster.sum() / faster[played].sum())
 
 
-def sampled(excess: Excess, most: int) -> list[int]:
-    """At most about `most` iterations to play: blocks spread evenly, and those with most excess.
+def iterations_to_play(excess: Excess, most: int) -> list[int]:
+    """About `most` iterations at most: blocks spread evenly, and those with most excess.
 
     Args:
         excess: of all ranks.

@@ -1,43 +1,23 @@
-"""What is unknown of a run and prevents a conclusive verdict, and what would settle it.
+"""What is unknown of a run and prevents a conclusive verdict, and what would settle it."""
 
-A kernel may wait for other ranks although nothing shows that it communicates. It is then short on
-the slowest rank, and longer on each of the others by as much as that rank has less work of its own.
-All ranks look equally busy.
-"""
-
-import re
-import shlex
-from collections import Counter
 from statistics import median_low
 
-import numpy as np
-import polars as pl
-
+from rankscope.judge.hidden_waits import hidden_wait
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
-from rankscope.judge.levels import HALF, LEAST_GAIN
+from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
-NAMED, REST = "kernel ", "other "
-"""Prefixes of labels: of kernels that are compared by name, and of the rest of a kind."""
-
-IDLE = f"{REST}idle"
-
 LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
 
 
-def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
+def inconclusive(reason: str, settle: str) -> Verdict:
     """No verdict: why, and what would settle it."""
-    return Verdict(
-        kind=VerdictKind.INCONCLUSIVE,
-        hosts=hosts,
-        sentence=f"Inconclusive: {reason}.",
-        next=settle,
-    )
+    return Verdict(kind=VerdictKind.INCONCLUSIVE, sentence=f"Inconclusive: {reason}.", next=settle)
 
 
 def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
@@ -50,7 +30,7 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
         )
     seeing = run.ranks - len(run.blind_ranks)
     if not seeing and (suspected := hidden_wait(inputs)) is not None:
-        return suspected
+        return inconclusive(*suspected)
     if seeing < 2:
         return inconclusive(
             "no communication is visible, so waiting cannot be distinguished from working",
@@ -75,7 +55,7 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
     """The ranks look alike, but something that is unknown of them may differ."""
     run = judged.inputs.run
     if (suspected := hidden_wait(judged.inputs)) is not None:
-        return suspected
+        return inconclusive(*suspected)
     if run.metric != "work":
         return inconclusive(
             "loading is balanced, but the later phases are unknown, because their times include "
@@ -117,85 +97,3 @@ def unlike_outside(judged: Judgement) -> Verdict | None:
         "capture has more there",
         f"record several whole steps: {advice(Record.STEPS, inputs.run.recorder)}",
     )
-
-
-def hidden_wait(inputs: VerdictInputs) -> Verdict | None:
-    """Inconclusive if work is shorter on a rank by as much as all else is longer there.
-
-    Kernels of one name are compared by themselves if all ranks launch equally many of them. Idle
-    time counts only if the work takes at most half of its usual time: where the host sets the pace,
-    a kernel that merely runs faster leaves its device idle as well.
-    """
-    activities = inputs.named_work()
-    if activities is None:
-        return None
-    count = max(len(inputs.selected), 1)
-    candidates = list[tuple[float, float, float, str, int]]()
-    work = activities.filter(pl.col("kind").is_in(["kernel", "copy", "idle"]))
-    work = work.group_by("rank", "kind", "name").agg(pl.col("total_ns", "count").sum())
-    work = work.with_columns(
-        pl.col("kind", "name").cast(pl.String),
-        role=pl.col("rank").replace_strict(inputs.role_of, default=None, return_dtype=pl.String),
-    )
-    sizes = Counter(inputs.role_of.values())
-    same = (pl.len() == pl.col("role").replace_strict(sizes)) & (pl.col("count").n_unique() == 1)
-    by_name = same.over("role", "kind", "name") & (pl.col("name") != "")
-    work = work.with_columns(
-        label=pl.when(by_name, kind="kernel")
-        .then(pl.concat_str(pl.lit(NAMED), "name"))
-        .otherwise(pl.concat_str(pl.lit(REST), "kind"))
-    )
-    sums = work.group_by("role", "rank", "label").agg(pl.col("total_ns").sum() / count)
-    for (role,), own in sums.sort("role", "rank").group_by("role", maintain_order=True):
-        by_label = own.pivot("label", index="rank", values="total_ns", sort_columns=True).fill_null(
-            0
-        )
-        idle = by_label[IDLE].to_numpy() if IDLE in by_label.columns else np.zeros(len(by_label))
-        by_label = by_label.drop(IDLE, strict=False)
-        lengths = by_label.drop("rank").to_numpy()
-        if len(by_label) < max(sizes[str(role)], 2) or not lengths.size:
-            continue
-        scale = 2 if len(by_label) == 2 else 1  # the median lies between the two
-        usual = np.median(lengths, axis=0)
-        deviation = scale * (lengths - usual)
-        kernel, shorter = deviation.argmin(axis=1), -deviation.min(axis=1)
-        own_length = np.take_along_axis(lengths, kernel[:, None], axis=1)[:, 0]
-        idles = np.maximum(scale * (idle - np.median(idle)), 0.0)
-        longer = deviation.sum(axis=1) + shorter
-        longer += np.where(own_length <= HALF * usual[kernel], idles, 0.0)
-        balanced = (shorter > 0) & (HALF * shorter <= longer) & (HALF * longer <= shorter)
-        for place in np.flatnonzero(balanced).tolist():
-            # a wait varies most in proportion to its length
-            label = by_label.columns[1 + kernel[place]]
-            likely = shorter[place] ** 2 / lengths[:, kernel[place]].max()
-            candidates.append(
-                (likely, shorter[place], longer[place], label, by_label["rank"][place])
-            )
-    if not candidates:
-        return None
-    _, shorter, longer, label, rank = max(candidates)
-    if shorter * count < LEAST_GAIN * inputs.spent_ns:
-        return None
-    name, settle = _suspect(work, label, rank)
-    return inconclusive(
-        f"{name} may wait for other ranks. On rank {rank} it takes {ms(round(shorter))} less "
-        f"({percent(shorter * count / inputs.spent_ns)} of the time), and all else takes "
-        f"{ms(round(longer))} more: if it waits, rank {rank} is slow",
-        settle,
-    )
-
-
-def _suspect(work: pl.DataFrame, label: str, rank: int) -> tuple[str, str]:
-    """What may wait, in words, and what settles it."""
-    if label == f"{REST}copy":
-        return "copying", "find out from the code whether these copies wait for other devices"
-    own = work.filter(label=label, rank=rank).sort("total_ns", descending=True)
-    name = next(iter(own["name"]), "")
-    if not name:
-        return "a kernel without a name", "find out from the code whether it waits for others"
-    pattern = re.escape(name)
-    if not label.startswith(NAMED):  # other ranks have other numbers in it
-        pattern = re.sub("[0-9]+", "[0-9]+", pattern)
-    option = f"--collective all_reduce={shlex.quote(f'^{pattern}$')}"
-    several = "work such as " * (own.height > 1)
-    return f"{several}kernel {name}", f"if it communicates, say so: rankscope ingest … {option}"

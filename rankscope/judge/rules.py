@@ -197,11 +197,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
     if judged.main != "transfer" or slow is None:
         return None
     first = slow.slow.row(0, named=True)
-    members, iterations, count = (
-        {*first["members"]},
-        tuple(first["iterations"]),
-        len(inputs.numbers),
-    )
+    members, iterations = {*first["members"]}, tuple(first["iterations"])
     excess_ns = first["transfer_ns"] - first["usual_ns"]
     typical = float(np.nanmedian(inputs.excess.lengths))
     verdict = Verdict(
@@ -226,7 +222,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
         sentence=f"The transfer is slow: {first['operation']} on {first['label']} "
         f"({counted(len(members), 'member')}{place}){more} takes {ms(first['transfer_ns'])} once "
         f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
-        f"{when(verdict, count, of_captures=inputs.run.of_captures, exactly=False)}"
+        f"{when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
         f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "
         "speed the run would save",
     )

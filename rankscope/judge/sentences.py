@@ -31,7 +31,7 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     others = [] if verdict.kind is VerdictKind.BALANCED else judged.others
     before = (verdict.ranks or verdict.more_work_ranks, *(other.claim.ranks for other in others))
     also = [_also(judged, other, last) for other, last in zip(others, before, strict=False)]
-    parts_said = verdict.gain_is_bound
+    lists_costs = verdict.gain_is_bound  # the sentence of the rule does
     verdict = replace(
         verdict,
         gain_all_ns=judged.cost_ns,
@@ -50,7 +50,7 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
             f"({duration(total)})"
         )
     clauses = [lowered(each.sentence.removesuffix(".")) for each in verdict.also]
-    if verdict.gain_ns is not None and not parts_said:
+    if verdict.gain_ns is not None and not lists_costs:
         clauses += [*_costs(judged), *_reservations(verdict, judged)]
     return replace(verdict, sentence="; ".join([sentence, *clauses]) + ".")
 

@@ -7,7 +7,14 @@ import polars as pl
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import TABLE, allocates, explained, host_finding, of, state_is
+from rankscope.judge.causes.host import (
+    TABLE,
+    allocates,
+    explained,
+    explained_part,
+    host_finding,
+    state_is,
+)
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.sources.recorders import Record
@@ -98,7 +105,7 @@ def _file(context: CauseContext, call: str, excess_ns: float) -> str:
 
 
 def _sentence(finding: Finding) -> str:
-    return f"blocked in {finding.detail or sanitized(finding.name)} {of(finding)}"
+    return f"blocked in {finding.detail or sanitized(finding.name)} {explained_part(finding)}"
 
 
 DETECTOR = Detector(

@@ -162,7 +162,14 @@ class CauseContext:
         evidence: tuple[str, ...] = ("activities",),
         count: int = 1,
     ) -> Finding:
-        """A finding: so much of the excess of all flagged iterations lies in one activity."""
+        """A finding: so much of the excess lies in one activity.
+
+        Args:
+            cause: what it says.
+            activity, name, evidence, count: as in `Finding`.
+            excess_total_ns: over all flagged iterations.
+            usual_total_ns: the same of the median rank; None: unknown.
+        """
         return Finding(
             kind=cause,
             name=name,

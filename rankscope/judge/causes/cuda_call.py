@@ -6,7 +6,14 @@ import polars as pl
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import TABLE, allocates, explained, host_finding, of, state_is
+from rankscope.judge.causes.host import (
+    TABLE,
+    allocates,
+    explained,
+    explained_part,
+    host_finding,
+    state_is,
+)
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.sources.conventions.api_calls import SYNCHRONISING
@@ -32,7 +39,7 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
 
 
 def _sentence(finding: Finding) -> str:
-    return f"in the CUDA call {sanitized(finding.name)} {of(finding)}"
+    return f"in the CUDA call {sanitized(finding.name)} {explained_part(finding)}"
 
 
 DETECTOR = Detector(

@@ -60,7 +60,7 @@ def largest(rows: pl.DataFrame) -> str:
     return "" if named.is_empty() else str(named["name"][0])
 
 
-def of(finding: Finding) -> str:
+def explained_part(finding: Finding) -> str:
     """`24.8 ms of 25.1 ms`: what a finding explains, of the whole excess."""
     return f"{ms(finding.excess_ns)} of {ms(finding.excess_ns / finding.share)}"
 

@@ -13,9 +13,9 @@ from rankscope.judge.causes.host import (
     TABLE,
     allocates,
     explained,
+    explained_part,
     host_finding,
     largest,
-    of,
     state_is,
 )
 from rankscope.model.host_events import COLLECTING
@@ -56,7 +56,7 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
 
 def _sentence(finding: Finding) -> str:
     where = finding.detail or "no samples say in which function"
-    return f"computing {of(finding)} on the CPU, {where}"
+    return f"computing {explained_part(finding)} on the CPU, {where}"
 
 
 DETECTOR = Detector(

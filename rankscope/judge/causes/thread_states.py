@@ -11,9 +11,9 @@ from rankscope.judge.causes.host import (
     TABLE,
     allocates,
     explained,
+    explained_part,
     host_finding,
     largest,
-    of,
     state_is,
 )
 from rankscope.measure.host_states import IN_KERNEL
@@ -45,16 +45,18 @@ def _preempted(context: CauseContext) -> Iterator[Finding]:
 def _allocation(finding: Finding) -> str:
     if finding.name == IN_KERNEL:
         return (
-            f"in the kernel {of(finding)} outside of calls, as page faults of new memory are, and "
-            "mmap and munmap inside of malloc"
+            f"in the kernel {explained_part(finding)} outside of calls, as page faults of new "
+            "memory are, and mmap and munmap inside of malloc"
         )
-    return f"allocating or freeing memory {of(finding)} ({sanitized(finding.name)})"
+    return f"allocating or freeing memory {explained_part(finding)} ({sanitized(finding.name)})"
 
 
 PROFILER = Detector(
     kind=CauseKind.PROFILER,
     findings=partial(_largest, cause=CauseKind.PROFILER, chosen=state_is(HostState.PROFILER)),
-    sentence=lambda found: f"the profiler itself took {of(found)} ({sanitized(found.name)})",
+    sentence=lambda found: (
+        f"the profiler itself took {explained_part(found)} ({sanitized(found.name)})"
+    ),
     tables=(TABLE,),
     capture=Record.HOST,
     precedence=Precedence.EXPLANATION,
@@ -73,8 +75,8 @@ PREEMPTED = Detector(
     kind=CauseKind.PREEMPTED,
     findings=_preempted,
     sentence=lambda found: (
-        f"off the CPU {of(found)} without waiting in a call, {found.detail}: preempted, "
-        "throttled, or waiting for pages of a mapped file"
+        f"off the CPU {explained_part(found)} without waiting in a call, {found.detail}: "
+        "preempted, throttled, or waiting for pages of a mapped file"
     ),
     tables=(TABLE,),
     states=(HostState.ON_CPU, HostState.OFF_CPU),

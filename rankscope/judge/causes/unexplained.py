@@ -7,13 +7,11 @@ import polars as pl
 from rankscope.judge.causes.blocked import in_calls, woken_late
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import TABLE, explained, host_finding, of, state_is
+from rankscope.judge.causes.host import TABLE, explained, explained_part, host_finding, state_is
+from rankscope.measure.host_states import OFF_CPU
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.sources.recorders import Record
-
-OFF_CPU = "off_cpu"
-"""Name of unknown time in which the thread was off the CPU, and no call was recorded."""
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
@@ -36,7 +34,7 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
 
 
 def _sentence(finding: Finding) -> str:
-    return f"why the thread takes {of(finding)} is unknown: {finding.detail}"
+    return f"why the thread takes {explained_part(finding)} is unknown: {finding.detail}"
 
 
 DETECTOR = Detector(
