@@ -97,7 +97,7 @@ def fleet_of(collected: Collected) -> Fleet:
         rows=rows,
         suspects=suspects,
         sentence=sentence(suspects, compared, dict(pieces.iter_rows())),
-        next=next_step(suspects, compared, _confined(rows, suspects)),
+        next=next_step(suspects, compared, any(table["guilty"]), _confined(rows, suspects)),
         problems=tuple(problems),
     )
 

@@ -92,16 +92,19 @@ def _odds(p: float) -> str:
     return f"{p:.1g}" if p >= 1e-4 else "< 0.0001"
 
 
-def next_step(suspects: tuple[Suspect, ...], runs: int, confined: int | None) -> str:
+def next_step(
+    suspects: tuple[Suspect, ...], runs: int, is_any_named: bool, confined: int | None
+) -> str:
     """The next step.
 
     Args:
+        is_any_named: whether the verdict of any run names any hardware.
         confined: the rank that the first suspect always had, and hardly any other hardware.
     """
     if not suspects:
         return (
             "profile more runs: a suspect needs three guilty ones"
-            if runs < 3
+            if runs < 3 or is_any_named
             else "nothing to check; add further runs as they come"
         )
     first = suspects[0]

@@ -38,6 +38,11 @@ def test_a_fleet_without_a_culprit_has_no_suspect(seed: int) -> None:
     answer = fleet_of(fleet(Plan("none", seed, noise=0.6))[0])
     assert not answer.suspects
     assert answer.sentence.startswith("Nobody beyond chance: ")
+    assert answer.next.startswith("profile more runs")
+
+
+def test_where_no_hardware_is_named_nothing_is_to_check() -> None:
+    assert fleet_of(fleet(Plan("none", 1, noise=0))[0]).next.startswith("nothing to check")
 
 
 def test_the_work_of_a_rank_is_no_fault_of_its_hardware() -> None:
