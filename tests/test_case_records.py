@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,23 @@ def test_a_kernel_that_runs_into_the_next_one_has_a_wrong_time(
     verdict = run.compare().verdict
     assert verdict.kind == "inconclusive"
     assert "rank 1" not in verdict.sentence, "its kernels of these iterations are unknown"
+
+
+def test_a_wrong_time_among_many_kernels_is_told_by_its_amount(tmp_path: Path) -> None:
+    """Left out alone, the long kernel that the next one seems to overlap would be missing."""
+
+    def off(rank: int, trace: dict[str, Any]) -> None:
+        number, events = count(10**6), trace["traceEvents"]
+        for call in [each for each in events if each["name"] == "cudaLaunchKernel"] * 40:
+            args = {"correlation": next(number), "device": 0, "stream": 9}
+            tiny = {"cat": "kernel", "name": "tiny", "tid": 9, "dur": 0.5, "args": args}
+            events += [{**call, "args": args}, {**call, **tiny, "ts": call["ts"] + 5}]
+        long = [each for each in kernels(trace) if each["name"].startswith("gemm")]
+        for each in long[:: len(long) // 4] if rank == 1 else ():  # one of a step
+            each["dur"] += 3000.0
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=4), off))
+    assert codes(run)["records-missing"].startswith("rank 1: ")
 
 
 def test_a_kernel_without_a_launch_is_never_dropped(tmp_path: Path) -> None:

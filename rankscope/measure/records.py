@@ -7,15 +7,22 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.host import window_edges
-from rankscope.model.arrays import filled, is_null
+from rankscope.model.arrays import codes, filled, is_null, rows_of
 from rankscope.model.device_work import DeviceClock, DeviceWork
-from rankscope.model.intervals import Times
+from rankscope.model.intervals import Flags, Times
 from rankscope.model.reports import RunWarning
+from rankscope.model.schema import STREAM
+from rankscope.sources.device_faults import EARLY_NS
 from rankscope.util.numbers import NEVER
 from rankscope.util.wording import agreeing, counted, percent
 
 LACKING = 0.01
-"""Share of the launches without a record from which on an iteration is unknown."""
+"""Share of the launches without a usable record, or of the time in which kernels of a stream
+overlap, from which on an iteration is unknown."""
+
+OVERLAP_NS = 1_000_000
+"""A kernel that ends this long (ns) after the next one of its stream starts has a wrong time, or
+that one has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +30,7 @@ class Records:
     """How many kernels of a rank have a record."""
 
     launched: int  # kernels launched in the iterations
-    unrecorded: int  # those without a usable record
+    unusable: int  # those without a record, or with a wrong time
     unlaunched: int  # records of kernels without a launch, which were not launched earlier
     kernels: int  # records of kernels
     lacking: pl.Series  # Boolean for each window: whether it is unknown
@@ -42,7 +49,7 @@ class RecordCount:
         """
         self._earlier_end = -NEVER if earlier_end is None else earlier_end
         self._edges = window_edges(iterations)
-        self._launched: Times = np.zeros(iterations.height, dtype=np.int64)
+        self._launched, self._wrong, self._overlap = np.zeros((3, iterations.height), np.int64)
         self._kernels = self._unlaunched = 0
 
     def add(self, part: pl.DataFrame) -> None:
@@ -52,8 +59,11 @@ class RecordCount:
         self._kernels += int(kernels.sum())
         self._unlaunched += int((kernels & unlaunched & (start >= self._earlier_end)).sum())
         placed = kernels & ~unlaunched & ~is_null(part["window"])
-        windows = filled(part["window"], 0)[placed]
-        self._launched += np.bincount(windows, minlength=len(self._launched))
+        windows, overlap = filled(part["window"], 0), overlaps(part)
+        self._launched += np.bincount(windows[placed], minlength=len(self._launched))
+        wrong = placed & ((overlap > 0) | lengthless(part))
+        np.add.at(self._wrong, windows[wrong], 1)
+        np.add.at(self._overlap, windows[wrong], overlap[wrong])
 
     def of(self, work: DeviceWork, process: int) -> Records:
         """The result of a process, once all chunks have been added."""
@@ -62,9 +72,10 @@ class RecordCount:
             lost = lost[:0]
         window = np.searchsorted(self._edges, lost, side="right") - 1
         inside = window[(window >= 0) & (window < len(self._launched))]
-        missing = np.bincount(inside, minlength=len(self._launched))
-        launched = self._launched + missing
+        unrecorded = np.bincount(inside, minlength=len(self._launched))
+        launched, missing = self._launched + unrecorded, self._wrong + unrecorded
         lacking = (missing > 0) & (missing >= LACKING * launched)
+        lacking |= self._overlap > LACKING * np.diff(self._edges)
         lacking[1:] |= lacking[:-1]  # where the next window begins is then unknown, too
         return Records(
             int(launched.sum()),
@@ -76,14 +87,53 @@ class RecordCount:
         )
 
 
+def overlaps(work: pl.DataFrame) -> Times:
+    """How far (ns) each kernel that computes runs into the next one, as a stream allows of none.
+
+    0 is below OVERLAP_NS. Kernels of a graph may: its branches run beside each other. So may a
+    kernel that waits for other ranks: the next one may be on the device already and wait for it
+    (programmatic launches).
+
+    Args:
+        work: DEVICE_WORK in the order of the starts.
+    """
+    start, end = work["start"].to_numpy(), work["end"].to_numpy()
+    by: Times = np.zeros(len(start), dtype=np.int64)
+    computes: Flags = (work["kind"] == "kernel").to_numpy() & is_null(work["operation"])
+    computes &= ~work["graph"].to_numpy()
+    if not (computes & (end - start >= OVERLAP_NS)).any():
+        return by
+    own = np.flatnonzero(computes)
+    streams = codes(rows_of(work, computes)[["process", *STREAM]])
+    order = own[np.argsort(streams, kind="stable")]
+    streams.sort()
+    over = np.where(streams[1:] == streams[:-1], end[order[:-1]] - start[order[1:]], 0)
+    by[order[:-1]] = np.where(over >= OVERLAP_NS, over, 0)
+    return by
+
+
+def lengthless(work: pl.DataFrame) -> Flags:
+    """Whether a kernel has no length because all times are multiples of a coarse unit.
+
+    Args:
+        work: DEVICE_WORK.
+    """
+    start, end = work["start"].to_numpy(), work["end"].to_numpy()
+    suspects: Flags = (work["kind"] == "kernel").to_numpy() & (start == end)
+    if suspects.any():
+        unit = np.gcd.reduce(np.concatenate((start, end)) - start[0])
+        suspects &= bool((unit == 0) | (unit >= EARLY_NS))  # 0: all times are equal
+    return suspects
+
+
 def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
     """The warnings about the records of one rank."""
     if records.lacking.any():
         number = int(records.lacking.sum())
         yield RunWarning(
             "records-missing",
-            f"{records.unrecorded:,} of {records.launched:,} launches of kernels "
-            f"({percent(records.unrecorded / records.launched)}) have no device record, or one "
+            f"{records.unusable:,} of {records.launched:,} launches of kernels "
+            f"({percent(records.unusable / records.launched)}) have no device record, or one "
             f"without a possible time: {counted(number, 'iteration')} "
             f"{agreeing(number, 'is', 'are')} unknown",
             (rank,),

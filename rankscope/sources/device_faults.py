@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.model.arrays import codes, is_null, rows_of
 from rankscope.model.device_work import DeviceClock
-from rankscope.model.intervals import Flags, Times
+from rankscope.model.intervals import Times
 from rankscope.model.schema import STREAM
 from rankscope.util.numbers import NEVER
 
@@ -18,9 +18,6 @@ KERNEL_LAUNCHES = r"^(cuda|cu|hip|musa|acl\w*)\w*Launch(Cooperative)?Kernel"
 
 EARLY_NS = 100_000
 """A kernel that starts this long (ns) before its launch has an impossible time."""
-
-OVERLAP_NS = 1_000_000
-"""A kernel that ends this long (ns) after the next one of its stream starts has a wrong time."""
 
 LEAST_EARLY = 0.01
 """Share of early kernels from which on the device's clock is off."""
@@ -101,45 +98,6 @@ def possible() -> pl.Expr:
     """Whether an operation starts after its launch, if that is known; reads DEVICE_WORK."""
     early = (pl.col("kind") == "kernel") & (pl.col("launch") - pl.col("start") > EARLY_NS)
     return ~early.fill_null(False)
-
-
-def overlaps(work: pl.DataFrame) -> Flags:
-    """Whether a kernel that computes runs far into the next one, as a stream allows of none.
-
-    Kernels of a graph may: its branches run beside each other. So may a kernel that waits for other
-    ranks: the next one may be on the device already and wait for it (programmatic launches).
-
-    Args:
-        work: DEVICE_WORK in the order of the starts.
-    """
-    start, end = work["start"].to_numpy(), work["end"].to_numpy()
-    computes: Flags = (work["kind"] == "kernel").to_numpy() & is_null(work["operation"])
-    computes &= ~work["graph"].to_numpy()
-    suspects: Flags = computes & (end - start >= OVERLAP_NS)
-    if not suspects.any():
-        return suspects
-    own = np.flatnonzero(computes)
-    streams = codes(rows_of(work, computes)[["process", *STREAM]])
-    order = own[np.argsort(streams, kind="stable")]
-    streams.sort()
-    follows = np.diff(streams, append=-1) == 0
-    suspects[:] = False
-    suspects[order] = follows & (end[order] - np.roll(start[order], -1) >= OVERLAP_NS)
-    return suspects
-
-
-def lengthless(work: pl.DataFrame) -> Flags:
-    """Whether a kernel has no length because all times are multiples of a coarse unit.
-
-    Args:
-        work: DEVICE_WORK.
-    """
-    start, end = work["start"].to_numpy(), work["end"].to_numpy()
-    suspects: Flags = (work["kind"] == "kernel").to_numpy() & (start == end)
-    if suspects.any():
-        unit = np.gcd.reduce(np.concatenate((start, end)) - start[0])
-        suspects &= bool((unit == 0) | (unit >= EARLY_NS))  # 0: all times are equal
-    return suspects
 
 
 def on_host_time(
@@ -282,7 +240,7 @@ def early_by(work: pl.DataFrame) -> dict[int, int]:
 
 
 def moved_by(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame:
-    """DEVICE_WORK moved to the host's time, without kernels whose times remain impossible.
+    """DEVICE_WORK moved to the host's time, without kernels that are early all the same.
 
     Args:
         work: DEVICE_WORK and more columns, in the order of the starts.
@@ -293,6 +251,5 @@ def moved_by(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame
         shift = pl.col("process").replace_strict(moved, default=0, return_dtype=pl.Int64)
         work = _at_host_speed(work, clocks).with_columns(pl.col("start", "end") + shift)
         work = work.sort("start", maintain_order=True)
-    fine = work.select(possible()).to_series().to_numpy()
-    fine &= ~(overlaps(work) | lengthless(work)) | is_null(work["launch"])  # else nobody counts it
-    return work if fine.all() else rows_of(work, fine)
+    fine = work.select(possible()).to_series()
+    return work if fine.all() else work.filter(fine)
