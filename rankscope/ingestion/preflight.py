@@ -26,8 +26,6 @@ from rankscope.sources.identify import (
 from rankscope.sources.name_numbers import NODES, differing_numbers
 from rankscope.sources.same_job import Capture, check_one_job
 
-ANOTHER_DB = "another run? Name another --db, or replace this one: rankscope ingest PATH --rebuild"
-
 ONE_RUN = "ingest the reports of one run at a time"
 
 
@@ -174,8 +172,13 @@ def of_one_run(
         raise runs.several(grouped, paths, target)
     try:
         check_together(existing, reports)
-    except (RankConflict, ForeignRun):
+    except (RankConflict, ForeignRun) as error:
         if not skip:
+            if existing:
+                command = runs.ingest_command(paths, target)
+                error.hint = (
+                    f"another run? Name another --db, or replace this one: {command} --rebuild"
+                )
             raise
     else:
         return reports, []
@@ -243,9 +246,9 @@ def check_together(
                 if claim is not None and claim.evidence.own
             ),
         ],
-        hint=ANOTHER_DB if existing else one_job,
+        hint=one_job,
     )
-    check_one_job([*existing, *map(_capture, reports)], hint=ANOTHER_DB if existing else ONE_RUN)
+    check_one_job([*existing, *map(_capture, reports)], hint=ONE_RUN)
 
 
 def _facts(file: ReportFile) -> CaptureFacts | RankscopeError:

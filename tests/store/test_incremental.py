@@ -130,7 +130,7 @@ def test_a_report_of_another_run_is_refused(
     before = contents(db)
     with pytest.raises(ForeignRun, match="8") as refused:
         rankscope.ingest(forged("plain", ranks=8, iterations=12).reports[5:6], db)
-    assert "--db" in refused.value.hint
+    assert f"--db {db} --rebuild" in refused.value.hint
     [late] = copied(reports[:1], tmp_path / "late")
     with_environment(late, RANK="7", WORLD_SIZE="4")
     edit(late, "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + 86400000000000")

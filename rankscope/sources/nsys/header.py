@@ -69,7 +69,8 @@ def _checked_head(path: Path) -> tuple[str | None, bytes]:
                 raise UnreadableReport(f"{path}: is empty", hint=COPY_HINT)
             if not head.startswith(MAGIC):
                 raise UnreadableReport(
-                    f"{path}: is not an Nsight Systems report", hint="name .nsys-rep files"
+                    f"{path}: is not an Nsight Systems report",
+                    hint="only its name says so; copy it again, or record it again",
                 )
             file.seek(max(0, path.stat().st_size - len(END)))
             if file.read() != END:
