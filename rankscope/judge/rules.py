@@ -310,7 +310,7 @@ def rotating(judged: Judgement) -> Verdict | None:
         "where no rank holds them up, and one whose queue is empty holds up the others. Faster "
         "loading would save"
         if story.loaders_bind
-        else f"{subject} hold most of what imbalance costs, each in other iterations{phase}. "
+        else f"{subject} hold most of what imbalance costs, each in different iterations{phase}. "
         "Without imbalance the run would save",
     )
 

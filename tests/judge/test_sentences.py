@@ -177,11 +177,11 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         time."""),
     "everybody in turns": (lambda: judge(in_turns()), """
         No rank in particular is slow: 7 ranks (0-6) hold most of what imbalance costs, each in
-        other iterations, mostly in backward. Without imbalance the run would save at most 800.0 ms,
-        20 % of the time (4.0 s); the run cannot be replayed, so gains are upper bounds."""),
+        different iterations, mostly in backward. Without imbalance the run would save at most 800.0
+        ms, 20 % of the time (4.0 s); the run cannot be replayed, so gains are upper bounds."""),
     "too few to tell": (lambda: judge(now_one_now_another()), """
         No rank is slow beyond chance, though ranks 5, 7 hold most of what imbalance costs, each in
-        other iterations, mostly in backward. Without imbalance the run would save at most 180.0
+        different iterations, mostly in backward. Without imbalance the run would save at most 180.0
         ms, 9.0 % of the time (2.0 s); the run cannot be replayed, so gains are upper bounds."""),
 }  # fmt: skip
 

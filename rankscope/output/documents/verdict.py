@@ -141,7 +141,7 @@ class Verdict(Struct, kw_only=True):
         tuple[int, ...],
         says(
             "of a `rotating` verdict: the ranks that hold most of what imbalance costs, each in "
-            "other iterations; no accusation"
+            "different iterations; no accusation"
         ),
     ]
     settles: Annotated[
