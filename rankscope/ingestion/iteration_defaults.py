@@ -153,7 +153,7 @@ def _reconcile_unnamed(
 def _all_steps(
     read: Read, files: list[ReportFile], options: ShapingOptions, into: _PendingReports
 ) -> bool:
-    """Whether all of the reports have steps of about one length; their rows go into `into`."""
+    """Whether all reports have steps of about one length; their rows go into `into`."""
     with closing(read(files, replace(options, iteration=AUTO))) as results:
         for file, result in results:
             if isinstance(result, RankscopeError) or result.taken != AUTO:

@@ -196,7 +196,7 @@ class IngestJob:
         started: Started,
         progress: Progress,
     ) -> None:
-        """Fill the database at `path`."""
+        """Read them into the database at `path`."""
         from rankscope.ingestion.iteration_defaults import read_alike, read_captures
         from rankscope.ingestion.kept_rows import extract_or_take
         from rankscope.measure.report import extract

@@ -25,6 +25,7 @@ from rankscope.sources.identify import (
 )
 from rankscope.sources.name_numbers import NODES, differing_numbers
 from rankscope.sources.same_job import Capture, check_one_job
+from rankscope.util.wording import counted
 
 ONE_RUN = "ingest the reports of one run at a time"
 
@@ -106,7 +107,7 @@ Described = tuple[ReportFile, CaptureFacts, Claim | None]
 def select_run(
     files: list[ReportFile], number: int, rank_pattern: re.Pattern[str] | None
 ) -> list[ReportFile]:
-    """The reports of run `number`.
+    """The reports of run `number`, counted from 1.
 
     Raises:
         UsageError: there are fewer runs, or the user's pattern does not fit a report.
@@ -117,7 +118,12 @@ def select_run(
         if isinstance(each, UsageError):
             raise each
     grouped = runs.runs_of(each for each in described if isinstance(each, Capture))
-    return [by_path[each.path] for each in runs.selected(grouped, number)]
+    if not 1 <= number <= len(grouped):
+        raise UsageError(
+            f"--run {number}: the reports are of {counted(len(grouped), 'run')}",
+            hint="leave out --run to list them",
+        )
+    return [by_path[each.path] for each in grouped[number - 1]]
 
 
 def found_runs(
@@ -182,10 +188,10 @@ def of_one_run(
             raise
     else:
         return reports, []
-    first = {each.path for each in runs.largest(grouped)}
+    largest = {each.path for each in max(grouped, key=len)}
     kept: list[Described] = []
     left_out: list[tuple[ReportFile, str]] = []
-    for report in sorted(reports, key=lambda each: (each[0].path not in first, _misnamed(each))):
+    for report in sorted(reports, key=lambda each: (each[0].path not in largest, _misnamed(each))):
         try:
             check_together(existing, [*kept, report])
             kept.append(report)

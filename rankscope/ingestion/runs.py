@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rankscope.errors import SeveralRuns, UsageError
+from rankscope.errors import SeveralRuns
 from rankscope.sources import formats
 from rankscope.sources.identify import LAST_NUMBER, OF_WORLD, RANK_IN_NAME
 from rankscope.sources.same_job import CLOCK_SLACK_NS, Capture, clock_slack_ns, pause_ns
@@ -59,11 +59,6 @@ def at_one_time(captures: Sequence[Capture]) -> bool | None:
     return _concurrent(captures, []) if known else None
 
 
-def largest(runs: Sequence[list[Capture]]) -> list[Capture]:
-    """The run with most reports, the first of several."""
-    return max(runs, key=len)
-
-
 def described(run: Sequence[Capture]) -> str:
     """The reports of a run: ranks, hosts, start, folder and a name, as part of a sentence."""
     ranks = sorted({rank for each in run for rank in each.ranks})
@@ -110,20 +105,6 @@ def several(
         + ("; if they are of one job, read each with its own --rank N" if repeated else ""),
         lines=tuple(lines),
     )
-
-
-def selected(runs: Sequence[list[Capture]], number: int) -> list[Capture]:
-    """Run `number`, counted from 1.
-
-    Raises:
-        UsageError: there are fewer.
-    """
-    if not 1 <= number <= len(runs):
-        raise UsageError(
-            f"--run {number}: the reports are of {counted(len(runs), 'run')}",
-            hint="leave out --run to list them",
-        )
-    return runs[number - 1]
 
 
 def _stem(capture: Capture) -> str:

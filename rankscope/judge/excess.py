@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from rankscope.judge.levels import FEW, MUCH, NOISE
 from rankscope.match.rank_axis import RANKS_AT_ONCE
+from rankscope.model.intervals import Flags
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of
 from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats, lower_medians
 
 Index = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +157,7 @@ def _usual(values: Floats, roles: Index) -> Floats:
     """The lower median of each rank's role, in the row of the rank."""
     medians = np.empty_like(values)
     for role in np.unique(roles):
-        medians[roles == role] = lower_medians(values[roles == role], 0)
+        medians[roles == role] = lower_medians(values[roles == role])
     return medians
 
 

@@ -6,9 +6,10 @@ from itertools import repeat
 
 import numpy as np
 
-from rankscope.judge.excess import Excess, Flags
+from rankscope.judge.excess import Excess
 from rankscope.judge.replay import Healing, Replay
 from rankscope.judge.transfers import SlowTransfers
+from rankscope.model.intervals import Flags
 from rankscope.model.kinds import COMPUTING_PHASES
 from rankscope.util.robust import Floats, lower_medians
 
@@ -53,8 +54,8 @@ class Prices:
         if len(excess.role_names) < 2:
             return None
         each = (excess.spent[excess.roles == role] for role in range(len(excess.role_names)))
-        medians = np.stack([lower_medians(spent, 0)[0] for spent in each])
-        over = medians - lower_medians(medians, 0)
+        medians = np.stack([lower_medians(spent)[0] for spent in each])
+        over = medians - lower_medians(medians)
         return excess.saved(np.nansum(over, axis=2)[excess.roles], over[excess.roles])
 
     @cached_property

@@ -14,7 +14,6 @@ import polars as pl
 
 from rankscope.judge.replay_inputs import (
     AFTER_END,
-    Floats,
     Numbers,
     RankChunk,
     ReplayInput,
@@ -24,6 +23,7 @@ from rankscope.judge.replay_inputs import (
 from rankscope.match.clocks import Aligner
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of, columns_of
+from rankscope.util.robust import Floats
 
 MOST_PASSES = 10_000
 """Bounds the passes over the calls, in case ranks call the same instances in different orders."""

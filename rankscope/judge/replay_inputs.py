@@ -19,8 +19,8 @@ from rankscope.match.wait_sums import rank_chunks
 from rankscope.model.intervals import length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES
 from rankscope.model.metrics import columns_of
+from rankscope.util.robust import Floats
 
-Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
 

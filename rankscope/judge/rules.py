@@ -11,7 +11,6 @@ from rankscope.judge import preconditions
 from rankscope.judge.causes import registry
 from rankscope.judge.causes.counters import network_words
 from rankscope.judge.chance import iterations_to_settle
-from rankscope.judge.excess import Flags
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, decide, holders
@@ -29,6 +28,7 @@ from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import finished, held_up
 from rankscope.judge.story import Slow
+from rankscope.model.intervals import Flags
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, advice

@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from rankscope.judge.chance import chance_of_largest, chance_of_sets, lasting
-from rankscope.judge.excess import Excess, Flags, Index, event_of, noise_of
+from rankscope.judge.excess import Excess, Index, event_of, noise_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
+from rankscope.model.intervals import Flags
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.util.robust import Floats
 

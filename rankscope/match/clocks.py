@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from rankscope.errors import ReportError
 from rankscope.model.intervals import Times
 from rankscope.util.numbers import ROBUST
+from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
 from rankscope.util.wording import counted
-
-Floats = NDArray[np.float64]
 
 DRIFT_SPREADS = 3
 """Drift counts if it moves the clocks by this many spreads over the run; else it is jitter."""

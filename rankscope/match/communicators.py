@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.match.clocks import Floats, medians
+from rankscope.match.clocks import medians
 from rankscope.measure.collectives import NAMED
 from rankscope.util.numbers import ROBUST
+from rankscope.util.robust import Floats
 
 STREAM = ["rank", "place", "communicator"]
 """Columns that identify a stream of a run."""

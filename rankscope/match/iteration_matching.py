@@ -47,6 +47,8 @@ ONE_EACH = (
     "each rank has one iteration without a number: that they are of the same steps is assumed"
 )
 
+NUMBER_ALIKE = "number the steps alike on every rank; ingest takes each capture as one iteration"
+
 SHARPER = 4
 """A shift is accepted if its ends agree this many times better than those of any other."""
 
@@ -186,7 +188,7 @@ def _pair_numbered(
             )
     raise Unpaired(
         "the reports share no number of an iteration, but were recorded at one time",
-        hint="number the steps alike on every rank; ingest takes each capture as one iteration",
+        hint=NUMBER_ALIKE,
     )
 
 

@@ -14,6 +14,7 @@ from rankscope.match.iteration_matching import (
     FEWEST_FAR,
     FURTHEST,
     LEAST_OVERLAP,
+    NUMBER_ALIKE,
     OTHER_STEP,
     SHARPER,
     agreements,
@@ -60,8 +61,7 @@ def numbers_by_ends(scope: Scope, matched: Matched) -> tuple[dict[int, int], lis
             raise Unpaired(
                 f"steps with one number are different steps on rank {rank} and on rank "
                 f"{reference}, as the ends of their collectives show",
-                hint="number the steps alike on every rank; ingest takes each capture as one "
-                "iteration",
+                hint=NUMBER_ALIKE,
             )
     shifts, problems = most_unchanged(dict.fromkeys(scope.utc_starts, 0) | shift_of)
     if unsure:

@@ -12,9 +12,8 @@ from rankscope.match.collectives import Matched, blocks_of, joined
 from rankscope.match.point_to_point import OPERATION
 from rankscope.model.intervals import Times, length_before
 from rankscope.util.numbers import ROBUST
+from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
-
-Floats = NDArray[np.float64]
 
 NOBODY = -1
 """Placeholder for the rank that came last, where none clearly did."""

@@ -15,8 +15,8 @@ from rankscope.model.arrays import (
     rows_of,
     summed,
     taken,
+    with_leading_names,
     with_series,
-    without_names,
 )
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.kinds import PARTS
@@ -179,18 +179,6 @@ def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
     key_parts, totals = zip(*parts, strict=True)
     keys = pl.concat(key_parts)
     keys = with_series(keys, keys["label"].alias("phase"), constant("kind", "range", keys.height))
-    ranges = _lumped(keys[_KEY], np.concatenate(totals, axis=1))
+    keys, sums = with_leading_names(keys[_KEY], np.concatenate(totals, axis=1), "kind", MOST_NAMES)
+    ranges = with_series(keys, *map(pl.Series, _SUMS, sums)).sort(_KEY)
     return conform(ranges, _KEYED, optional=("clear_ns", "clear_size", "launches"))
-
-
-def _lumped(keys: pl.DataFrame, sums: Times) -> pl.DataFrame:
-    """A row per window, phase, kind and name; minor names merged under an empty name.
-
-    Args:
-        keys: of amounts to add up; more than one may be equal.
-        sums: the amounts, a row for each of _SUMS or of the first of them.
-    """
-    names, totals, place = summed(keys[["kind", "name"]], sums)
-    keys = without_names(keys, ~leading(names, totals[1], MOST_NAMES)[place])
-    keys, sums, _ = summed(keys, sums)
-    return with_series(keys, *map(pl.Series, _SUMS, sums)).sort(_KEY)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import distinct, leading, summed, taken, with_series, without_names
+from rankscope.model.arrays import distinct, summed, taken, with_leading_names, with_series
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells, count_before, in_order
 from rankscope.model.kinds import HostState
@@ -82,7 +82,10 @@ def host_states(
         return pl.DataFrame(schema=HOST_STATES).drop("rank")
     swept = _Sweep.of(events)
     parts = [swept.account(host.slice(*block)) for block in _blocks(host, swept, at_once)]
-    rows = _capped(pl.concat(parts), most_names, minor_ns)
+    rows = pl.concat(parts)
+    keys, sums, _ = summed(rows[_KEY], np.stack([rows[name].to_numpy() for name in _SUMS]))
+    keys, sums = with_leading_names(keys, sums, "state", most_names, minor_ns)
+    rows = with_series(keys, *map(pl.Series, _SUMS, sums))
     phase, state = rows["label"].alias("phase"), taken(_NAMES, rows["state"].to_numpy())
     rows = with_series(rows, phase, state).sort("window", "phase", "state", "name")
     rows = with_series(rows, taken(iterations["iteration"], rows["window"].to_numpy()))
@@ -356,12 +359,3 @@ def _blocks(host: pl.DataFrame, swept: _Sweep, at_once: int) -> Iterator[tuple[i
     rows = -(-host.height // count)
     for first in range(0, host.height, rows):
         yield first, min(rows, host.height - first)
-
-
-def _capped(rows: pl.DataFrame, most_names: int, minor_ns: int) -> pl.DataFrame:
-    """The rows with minor names added up under an empty name."""
-    keys, sums, _ = summed(rows[_KEY], np.stack([rows[name].to_numpy() for name in _SUMS]))
-    names, totals, place = summed(keys[["state", "name"]], sums)
-    minor = ~leading(names, totals[1], most_names)[place] | (sums[1] < minor_ns)
-    keys, sums, _ = summed(without_names(keys, minor), sums)
-    return with_series(keys, *map(pl.Series, _SUMS, sums))

@@ -159,9 +159,21 @@ def leading(names: pl.DataFrame, totals: Times, most: int) -> Flags:
     return leads
 
 
-def without_names(keys: pl.DataFrame, minor: Flags) -> pl.DataFrame:
-    """The keys, some of them with an empty `name`."""
-    if not minor.any():
-        return keys
-    unnamed = pl.Series([""], dtype=keys["name"].dtype)
-    return with_series(keys, keys["name"].zip_with(pl.Series(~minor), unnamed))
+def with_leading_names(
+    keys: pl.DataFrame, sums: Times, group: str, most: int, least: int = 0
+) -> tuple[pl.DataFrame, Times]:
+    """Distinct keys and their sums; minor names are added up under an empty one.
+
+    Args:
+        keys: with the columns `group` and `name`; more than one may be equal.
+        sums: amounts, a row each; the second one decides.
+        group: of its names, the leading ones are kept.
+        most: names that are kept of each.
+        least: an amount below this loses its name in any case.
+    """
+    names, totals, place = summed(keys[[group, "name"]], sums)
+    minor = ~leading(names, totals[1], most)[place] | (sums[1] < least)
+    if minor.any():
+        unnamed = pl.Series([""], dtype=keys["name"].dtype)
+        keys = with_series(keys, keys["name"].zip_with(pl.Series(~minor), unnamed))
+    return summed(keys, sums)[:2]

@@ -45,7 +45,6 @@ def discover(
         ReportError: a folder that cannot be listed, a dangling link, a name that is not UTF-8,
             a FIFO or the like; also where nothing else was found.
     """
-
     failed: list[ReportError] = []
 
     def fail(path: Path, error: ReportError) -> None:
@@ -67,21 +66,8 @@ def discover(
                 by_path.setdefault(file.resolve(), report)
             except UnreadableReport as error:
                 fail(file, error)
-    if not by_path and failed:
-        raise failed[0]
     if not by_path:
-        passed = _passed_over(others)
-        where = ", ".join(str(path) for path in paths)
-        raise UsageError(
-            f"no reports found in {where}" + ("" if passed is None else f"; {passed.message}"),
-            hint="; ".join(
-                [
-                    *([] if passed is None else [passed.hint]),
-                    f"reports end in {', '.join(formats.endings())}",
-                    *_sniffed(),
-                ]
-            ),
-        )
+        raise failed[0] if failed else _nothing_found(paths, others)
     names = {*by_path, *map(_without_gz, by_path)}
     paths_found = [report.path for report in by_path.values()]
     names_without_numbers = {
@@ -231,13 +217,21 @@ def describe_again(file: ReportFile) -> ReportFile:
     return now.joined(more)
 
 
-def _sniffed() -> list[str]:
-    """Which files with a common suffix are reports, for a message."""
-    return [
-        f"of {each.suffixes[0]} files in folders only {each.sniffed_as} count"
-        for each in formats.FORMATS
-        if each.sniff is not None
+def _nothing_found(paths: Iterable[str | Path], others: Iterable[Path]) -> UsageError:
+    """The error that there are no reports, and why the first of `others` is none."""
+    passed = next((error for path in others if (error := _no_report(path))), None)
+    message = f"no reports found in {', '.join(map(str, paths))}"
+    hints = [
+        f"reports end in {', '.join(formats.endings())}",
+        *(
+            f"of {each.suffixes[0]} files in folders only {each.sniffed_as} count"
+            for each in formats.FORMATS
+            if each.sniff is not None
+        ),
     ]
+    if passed is not None:
+        message, hints = f"{message}; {passed.message}", [passed.hint, *hints]
+    return UsageError(message, hint="; ".join(hints))
 
 
 def _best(forms: list[ReportFile]) -> ReportFile:
@@ -323,11 +317,6 @@ def _walk(
                 (kind := formats.of_file(file)) or formats.of_content(file.name) or _unpacked(file)
             ):
                 yield file, kind
-
-
-def _passed_over(others: Iterable[Path]) -> UnreadableReport | None:
-    """Why the first file was passed over for its content; None without any."""
-    return next((error for path in others if (error := _no_report(path))), None)
 
 
 def _no_report(path: Path) -> UnreadableReport | None:

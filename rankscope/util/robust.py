@@ -34,8 +34,8 @@ def modified_z(value: pl.Expr, over: list[str]) -> pl.Expr:
     return 0.6745 * (value - middle) / pl.max_horizontal(spread, MAD_FLOOR * middle.abs(), 1.0)
 
 
-def lower_medians(values: Floats, axis: int) -> Floats:
-    """The lower median along an axis, which is kept; NaN is unknown, and NaN where all are."""
-    ordered = np.sort(values, axis=axis)  # unknown values come last
-    known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
-    return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=axis)
+def lower_medians(values: Floats) -> Floats:
+    """The lower medians along the first axis, which is kept; NaN is unknown, as where all are."""
+    ordered = np.sort(values, axis=0)  # unknown values come last
+    known = np.sum(~np.isnan(values), axis=0, keepdims=True)
+    return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=0)

@@ -77,10 +77,8 @@ def owners(
     if len(processes) < 2:
         return Owners()
     host = pl.concat(each.select(owner="process", rank="rank") for each in (ranges, launches))
-    stated, on_device = (
-        _stated(pl.concat([host, named])),
-        _stated(pl.concat([work.select("owner", "rank"), named])),
-    )
+    stated = _stated(pl.concat([host, named]))
+    on_device = _stated(pl.concat([work.select("owner", "rank"), named]))
     ranks = {each: stated[each] for each in processes if each in stated}
     of_rank = {rank: process for process, rank in ranks.items()}
     if len(of_rank) == len(processes) and all(each in on_device for each in devices):
