@@ -29,12 +29,14 @@ Placed = tuple[Path, CheckWarning]
 
 
 def together(
-    reports: list[Examined], runs: dict[Path, int], paths: str = "PATH..."
+    reports: list[Examined], runs: dict[Path, int], paths: str = "PATH...", unread: int = 0
 ) -> Iterator[Placed]:
     """Yield reports with the warnings that come from comparing them with others of their run.
 
     Args:
         runs: report → the number of its run, as `ingest` counts them.
+        paths: the reports as the user named them, for messages.
+        unread: how many further reports cannot be used.
     """
     by_run: dict[int, list[Examined]] = {}
     for examined in reports:
@@ -44,7 +46,7 @@ def together(
             for examined in of_run:
                 yield _of_several(examined, number, len(by_run), paths)
         yield from _twice(of_run)
-        yield from _missing(of_run)
+        yield from _missing(of_run, unread)
         yield from _unlike(of_run)
         yield from _versions(of_run)
         yield from _compared([examined for examined in of_run if examined.unmarked is None])
@@ -77,7 +79,7 @@ def _twice(reports: list[Examined]) -> Iterator[Placed]:
             yield _placed(examined, "rank-twice", message, fatal=True)
 
 
-def _missing(reports: list[Examined]) -> Iterator[Placed]:
+def _missing(reports: list[Examined], unread: int) -> Iterator[Placed]:
     """Ranks of the world without a report; the warning goes to every report that waits for them."""
     present = {part.rank.identity.rank for part in _parts(reports)}
     if not present:
@@ -86,8 +88,10 @@ def _missing(reports: list[Examined]) -> Iterator[Placed]:
     missing = tuple(sorted({*range(world or max(present) + 1)} - present))
     if missing:
         message = missing_ranks(missing, world, len(present)).message
+        hint = "mend the reports that cannot be used: they may be of these ranks"
         for examined in reports:
-            yield _placed(examined, "missing-ranks", message)
+            may_be = hint if unread >= len(missing) else None
+            yield _placed(examined, "missing-ranks", message, hint=may_be)
 
 
 def _unlike(reports: list[Examined]) -> Iterator[Placed]:

@@ -81,7 +81,7 @@ def check(
         raise usage[0]
     readable.sort(key=lambda examined: examined.rows.file.path)
     more: dict[Path, list[CheckWarning]] = {}
-    for path, problem in together(readable, number_of, shell_arguments(paths)):
+    for path, problem in together(readable, number_of, shell_arguments(paths), len(unread)):
         more.setdefault(path, []).append(problem)
     for path in {*copies.values()}:
         where = sorted(str(copy) for copy, of in copies.items() if of == path)
