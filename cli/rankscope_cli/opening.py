@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope_cli import console
+from rankscope_cli.progress import progress_bar
 
 COMMAND = re.compile(r"\brankscope (?:imbalance|pick-reports)\b")
 """A command of rankscope that the advice of a verdict names."""
@@ -33,7 +34,7 @@ def run_of(paths: list[str], db: Path, quiet: bool) -> Run:
         return opened(named or db)
     from rankscope.ingestion.job import ingest_reports
 
-    with console.progress(quiet) as (started, advance):
+    with progress_bar(quiet) as (started, advance):
         ingested = ingest_reports(paths, db, started=started, progress=advance)
     run = opened(db, just_stored=True)
     run.ingested = ingested

@@ -132,24 +132,9 @@ class RunTables:
         return self.table("iterations")
 
     @property
-    def measures(self) -> pl.DataFrame:
-        """MEASURES."""
-        return self.table("measures")
-
-    @property
     def collectives(self) -> pl.DataFrame:
         """COLLECTIVES."""
         return self.table("collectives")
-
-    @property
-    def activities(self) -> pl.DataFrame:
-        """ACTIVITIES."""
-        return self.table("activities")
-
-    @property
-    def host_states(self) -> pl.DataFrame:
-        """HOST_STATES."""
-        return self.table("host_states")
 
     @property
     def problems(self) -> pl.DataFrame:

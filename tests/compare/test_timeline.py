@@ -79,7 +79,7 @@ def test_phases_fill_the_windows_and_add_up_to_the_numbers(stored: MakeStored, n
     job = stored(name)
     timeline = job.run.timeline([0, 3], range(30))
     filled(timeline)
-    stored_numbers = job.run.compare().tables.measures.filter(pl.col("rank") == 0)
+    stored_numbers = job.run.compare().tables.table("measures").filter(pl.col("rank") == 0)
     both = sums(timeline).join(stored_numbers, on=WINDOW, suffix="_stored")
     assert both.height == stored_numbers["iteration_ns"].count()
     for part in PARTS:

@@ -103,12 +103,12 @@ GATED = """
 import sys
 from contextlib import contextmanager
 from rankscope.store import writer
-from rankscope_cli import console
+from rankscope_cli.commands import ingest
 from rankscope_cli.main import main
 
 if sys.argv[1] == "at once":
     writer.WAIT_S = writer.LONGEST_WAIT_S = 0.0
-plain = console.progress
+plain = ingest.progress_bar
 
 @contextmanager
 def gated(quiet):
@@ -121,7 +121,7 @@ def gated(quiet):
             sys.stdin.readline()
         yield started, read
 
-console.progress = gated
+ingest.progress_bar = gated
 main(sys.argv[2:])
 """
 """The command line; after each report it writes `read` and waits for a line. Its first argument

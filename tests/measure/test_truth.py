@@ -23,7 +23,7 @@ def told_and_true(job: Stored, clock: str) -> pl.DataFrame:
     """Ours beside the truth (`<name>_true`), a row per rank and iteration that was captured."""
     assert job.truth is not None
     truth = pl.DataFrame(job.truth.iterations, infer_schema_length=None).filter(clock=clock)
-    output = job.analysis(clock=clock).tables.measures.filter(clock=clock)
+    output = job.analysis(clock=clock).tables.table("measures").filter(clock=clock)
     keys = ["rank", "iteration"]
     both = output.join(truth.select(*keys, pl.col(NUMBERS).name.suffix("_true")), on=keys)
     assert both.height == output.height
@@ -68,7 +68,7 @@ def test_gpu_clock_is_within_a_thousandth(stored: MakeStored, name: str) -> None
 
 @pytest.mark.parametrize("name", mostly_slow(scenes(), 4, 8))
 def test_parts_add_up_to_the_window(stored: MakeStored, name: str) -> None:
-    measures = stored(name).analysis().tables.measures
+    measures = stored(name).analysis().tables.table("measures")
     assert_adds_up(measures)
     assert measures["iteration_ns"].is_not_null().all()
     work = measures.drop_nulls("exposed_communication_ns")
@@ -79,7 +79,7 @@ def test_parts_add_up_to_the_window(stored: MakeStored, name: str) -> None:
 
 @pytest.mark.parametrize("name", mostly_slow(scenes(), 3, 9))
 def test_the_first_iterations_loading_is_unknown(stored: MakeStored, name: str) -> None:
-    measures = stored(name).analysis().tables.measures
+    measures = stored(name).analysis().tables.table("measures")
     first = pl.col("iteration") == pl.col("iteration").min().over("rank", "clock")
     assert measures.filter(first)["load_ns"].is_null().all()
 

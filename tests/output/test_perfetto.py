@@ -153,7 +153,11 @@ def test_what_the_training_thread_did_has_a_track(forged: MakeForged, tmp_path: 
     ]
     assert ("on the CPU: read<U+001B>", MS // 2) in lengths
     assert [output[3]["args"][key] for key in ("iteration", "state")] == [5, "blocked"]
-    window = run.tables.measures.filter(rank=1, iteration=5, clock="host")["iteration_ns"].item()
+    window = (
+        run.tables.table("measures")
+        .filter(rank=1, iteration=5, clock="host")["iteration_ns"]
+        .item()
+    )
     assert sum(length for _, length in lengths) == window
     tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 1]
     assert tracks.index("training thread") == tracks.index("host clock") + 1

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from rankscope_cli import console
+from rankscope_cli.progress import progress_bar
 
 from rankscope.ingestion.workers.local import guarded
 from rankscope.measure.report import extract
@@ -88,7 +88,7 @@ def test_the_bar_advances_inside_a_report(monkeypatch: pytest.MonkeyPatch) -> No
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(meter.of_process, "written_s", 0)
-    with console.progress(quiet=False) as (started, advance):
+    with progress_bar(quiet=False) as (started, advance):
         started([file])
         meter.begin(file.path)
         meter.add(file.bytes // 2)

@@ -21,6 +21,7 @@ from rankscope_cli.options import (
     RunOption,
     Verbose,
 )
+from rankscope_cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from rankscope.model.reports import CheckedReport
@@ -77,7 +78,7 @@ def check(
         )
     from rankscope.ingestion.check import check as check_reports
 
-    with console.progress(quiet) as (started, advance):
+    with progress_bar(quiet) as (started, advance):
         reports = check_reports(paths, shaping, jobs, run, started, advance)
     _show(reports, output, show_all, verbose)
     if not all(report.usable for report in reports):

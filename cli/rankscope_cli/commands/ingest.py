@@ -23,6 +23,7 @@ from rankscope_cli.options import (
     RunOption,
     Verbose,
 )
+from rankscope_cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from rankscope.compare.comparison import Comparison
@@ -112,7 +113,7 @@ def ingest(
         databases = {**numbered} if count > 1 else databases
     documents: list[Ingest] = []
     for target, number in databases.items():
-        with console.progress(quiet) as (started, advance):
+        with progress_bar(quiet) as (started, advance):
             done = ingest_reports(
                 paths,
                 target,

@@ -73,7 +73,7 @@ class PlacedLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Layout:
     """A timeline, prepared for drawing."""
 
     timeline: Timeline
@@ -106,39 +106,39 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     shown_ranks = with_last_to_arrive(comparison, [*labels], [options.iteration])
     labels |= {rank: "arrives last" for rank in shown_ranks if rank not in labels}
     shown = timeline(comparison, list(labels), [options.iteration])
-    picture = _prepared(shown, [*labels], THEMES[options.theme])
+    layout = _prepared(shown, [*labels], THEMES[options.theme])
     late = last_arrival(shown)
-    left = NAMES + picture.names_width
+    left = NAMES + layout.names_width
     sheet = new_sheet(
         left + PANEL + RIGHT,
-        picture.height + 0.5 + 0.2,
+        layout.height + 0.5 + 0.2,
         Caption(
             _title(shown, late, labels),
             subtitle(
                 comparison,
                 f"phases on the {shown.clock} clock, "
-                + ("device work in the colour of its phase, " if picture.all_lanes.streams else "")
+                + ("device work in the colour of its phase, " if layout.all_lanes.streams else "")
                 + "collectives from arrival to end"
                 + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
             ),
             footer(
                 comparison,
-                *_notes(picture, options, late, comparison.verdict.named),
+                *_notes(layout, options, late, comparison.verdict.named),
                 *_label_note(comparison, labels),
             ),
         ),
-        picture.theme,
+        layout.theme,
     )
-    axes = sheet.axes(left, 0.5, PANEL, picture.height)
-    _time_axis(axes, picture)
+    axes = sheet.axes(left, 0.5, PANEL, layout.height)
+    _time_axis(axes, layout)
     for rank, label in labels.items():
-        _rank_names(axes, picture, rank, label)
-        for lane in picture.lanes[rank]:
-            _fill(axes, lane, picture.theme)
+        _rank_names(axes, layout, rank, label)
+        for lane in layout.lanes[rank]:
+            _fill(axes, lane, layout.theme)
     if late is not None:
-        _mark(axes, late, picture)
-    parts = [part for part in picture.theme.parts if part in picture.all_lanes.parts]
-    parts_legend(axes, parts, picture.theme, 8)
+        _mark(axes, late, layout)
+    parts = [part for part in layout.theme.parts if part in layout.all_lanes.parts]
+    parts_legend(axes, parts, layout.theme, 8)
     return sheet.figure
 
 
@@ -158,24 +158,24 @@ def _label_note(comparison: Comparison, labels: dict[int, str]) -> list[str]:
 
 
 def _notes(
-    picture: Picture, options: PlotOptions, late: LastArrival | None, named: tuple[int, ...]
+    layout: Layout, options: PlotOptions, late: LastArrival | None, named: tuple[int, ...]
 ) -> list[str]:
-    notes = [problem.message for problem in picture.timeline.problems]
+    notes = [problem.message for problem in layout.timeline.problems]
     if late is not None and named and late.rank not in named:
         notes.append(
             f"rank {late.rank} may be late because it waited elsewhere: over the run "
             f"the verdict names {ranks_text(named, MOST_LISTED)}"
         )
-    residual = picture.timeline.ranks["residual_ns"].max()
+    residual = layout.timeline.ranks["residual_ns"].max()
     if isinstance(residual, int) and residual:
         notes.append(f"clocks agree to {max(residual / 1e3, 1):,.0f} µs")
     if len(options.ranks) > MOST_RANKS:
         notes.append(f"{len(options.ranks) - MOST_RANKS} more picked ranks are not shown")
-    notes += picture.all_lanes.notes
+    notes += layout.all_lanes.notes
     return notes
 
 
-def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture:
+def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Layout:
     """The lanes of each rank, and the room that they take."""
     all_lanes = timeline_lanes(timeline)
     lanes: dict[int, list[PlacedLane]] = {}
@@ -190,7 +190,7 @@ def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture
     widest = max(
         text_width(lane.name, SMALL) for rank_lanes in all_lanes.of.values() for lane in rank_lanes
     )
-    return Picture(timeline, all_lanes, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
+    return Layout(timeline, all_lanes, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
 
 
 def _height(lane: Lane, beside: Sequence[Lane]) -> float:
@@ -201,8 +201,8 @@ def _height(lane: Lane, beside: Sequence[Lane]) -> float:
     return PHASE_LANE if lane.kind is LaneKind.PHASES else STREAM_LANE
 
 
-def _time_axis(axes: Axes, picture: Picture) -> None:
-    shown = picture.timeline
+def _time_axis(axes: Axes, layout: Layout) -> None:
+    shown = layout.timeline
     clock = pl.col("clock") == shown.clock
     edges = ["start_ns", "end_ns"]
     frames = (shown.windows.filter(clock), shown.phases.filter(clock), shown.collectives)
@@ -210,7 +210,7 @@ def _time_axis(axes: Axes, picture: Picture) -> None:
     low, high = spans["start_ns"].to_numpy().min() / 1e6, spans["end_ns"].to_numpy().max() / 1e6
     room = 0.01 * (high - low)
     axes.set_xlim(low - room, high + room)
-    axes.set_ylim(picture.height + 0.04, -0.04)
+    axes.set_ylim(layout.height + 0.04, -0.04)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
@@ -218,14 +218,14 @@ def _time_axis(axes: Axes, picture: Picture) -> None:
     axes.set_xlabel("time since the start of the first window (ms)")
 
 
-def _rank_names(axes: Axes, picture: Picture, rank: int, label: str) -> None:
+def _rank_names(axes: Axes, layout: Layout, rank: int, label: str) -> None:
     """Write the rank, its label and its host beside its lanes, and the names of the lanes."""
-    lanes, muted = picture.lanes[rank], picture.theme.muted
-    host = picture.timeline.ranks.filter(rank=rank)["host"][0]
+    lanes, muted = layout.lanes[rank], layout.theme.muted
+    host = layout.timeline.ranks.filter(rank=rank)["host"][0]
     lines = [label, *([] if host is None else [drawable(host, LONGEST_LABEL)])]
     middle = (lanes[0].top + lanes[-1].top + lanes[-1].height) / 2
     look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    left = -72 * (NAMES + picture.names_width - 0.25)
+    left = -72 * (NAMES + layout.names_width - 0.25)
     axes.annotate(
         f"rank {rank}", (0, middle), xytext=(left, 2), va="bottom", size=BODY, weight="bold", **look
     )
@@ -269,15 +269,15 @@ def _rectangles(axes: Axes, bars: pl.DataFrame, lane: PlacedLane, theme: Theme) 
     return shapes
 
 
-def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
+def _mark(axes: Axes, late: LastArrival, layout: Layout) -> None:
     """Draw a line at the last arrival, and write how long the other ranks waited for it."""
-    theme, lanes = picture.theme, picture.lanes
+    theme, lanes = layout.theme, layout.lanes
     moment = late.moment_ns / 1e6
     axes.axvline(moment, color=theme.late, linewidth=1.2, zorder=4, gid="last arrival")
     low, high = axes.get_xlim()
     per_ms = PANEL / (high - low)
     if late.rank in lanes:
-        lane = _lane_of(picture, late.rank, late.calls.filter(rank=late.rank))
+        lane = _lane_of(layout, late.rank, late.calls.filter(rank=late.rank))
         axes.plot(
             moment, lane.middle, marker="o", color=theme.late, markersize=6,
             markeredgecolor=theme.page, zorder=5,
@@ -290,7 +290,7 @@ def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
         weight="bold", annotation_clip=False, zorder=5,
     )  # fmt: skip
     for row in late.calls.iter_rows(named=True):
-        lane = _lane_of(picture, row["rank"], late.calls.filter(rank=row["rank"]))
+        lane = _lane_of(layout, row["rank"], late.calls.filter(rank=row["rank"]))
         wait = row["wait_ns"] / 1e6
         text = f"waits {milliseconds(row['wait_ns'])} ms"
         if row["rank"] != late.rank and wait * per_ms > text_width(text, SMALL) + 0.1:
@@ -301,15 +301,15 @@ def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
             )  # fmt: skip
 
 
-def _lane_of(picture: Picture, rank: int, call: pl.DataFrame) -> PlacedLane:
+def _lane_of(layout: Layout, rank: int, call: pl.DataFrame) -> PlacedLane:
     """The lane in which a collective call of a rank is drawn; without a call its last one."""
-    for lane in picture.lanes[rank]:
+    for lane in layout.lanes[rank]:
         bars = lane.lane.bars
         begins = bars["start_ns"].is_in(call["arrival_ns"].implode()).any()
         ends = bars["end_ns"].is_in(call["end_ns"].implode()).any()
         if lane.lane.kind is LaneKind.COLLECTIVES and begins and ends:
             return lane
-    return picture.lanes[rank][-1]
+    return layout.lanes[rank][-1]
 
 
 def _gap(rank: int, lanes: dict[int, list[PlacedLane]]) -> float:

@@ -309,7 +309,8 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
     comparison = rankscope.ingest([folder / "reports"], folder / "db").compare(rankscope.Options())
     usual = pl.col("backward_ns").quantile(0.5, "lower").over("iteration")
     flagged = (
-        comparison.tables.measures.filter(pl.col("clock") == "gpu", pl.col("iteration") > 2)
+        comparison.tables.table("measures")
+        .filter(pl.col("clock") == "gpu", pl.col("iteration") > 2)
         .with_columns(excess_ns=pl.col("backward_ns") - usual)
         .filter(pl.col("rank") == rank)
         .select("rank", "iteration", "excess_ns")
