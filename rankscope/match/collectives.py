@@ -75,11 +75,6 @@ class Matched:
     clocks: Clocks
 
     @property
-    def instances(self) -> pl.DataFrame:
-        """Every call with all its columns."""
-        return joined(self.rows, self.shared, self.streams)
-
-    @property
     def summary(self) -> MatchSummary:
         """The summary, without the calls."""
         return MatchSummary(

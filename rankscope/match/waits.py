@@ -51,13 +51,8 @@ class WaitedCollectives:
     streams: pl.DataFrame
     groups: pl.DataFrame
 
-    @property
-    def instances(self) -> pl.DataFrame:
-        """Every call with all its columns; `part` gives those of some iterations."""
-        return joined(self.rows, self.shared, self.streams)
-
     def part(self, iterations: Collection[int]) -> pl.DataFrame:
-        """`instances` of some iterations."""
+        """The calls in some iterations, with all their columns."""
         return joined(self.rows, self.shared, self.streams, iterations)
 
 

@@ -19,7 +19,7 @@ from rankscope.match.clocks import (
 from rankscope.match.collectives import Matched, match
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
-from tests.match.worlds import World, both_ways, world
+from tests.match.worlds import World, both_ways, instances_of, world
 from tests.support import MakeStored, mostly_nightly
 
 SECOND = 1_000_000_000
@@ -134,7 +134,7 @@ def test_a_rank_tied_to_nobody_is_absent_and_said_to_be() -> None:
     output = islands()
     assert {*output.clocks.fits} == {0, 1}
     starts: dict[int, int | None] = dict.fromkeys(range(4), 0)
-    ended = output.instances.select("rank", ended=output.clocks.aligned("end_ns", starts))
+    ended = instances_of(output).select("rank", ended=output.clocks.aligned("end_ns", starts))
     assert ended.filter(pl.col("rank") > 1)["ended"].null_count() == 160
     groups = with_waits(output, starts).groups
     assert groups["clock_error_ns"].null_count() == groups["apart_ns"].null_count() == 1
@@ -251,7 +251,7 @@ def test_a_host_s_clock_serves_where_a_drift_is_unknown() -> None:
 def test_waits_by_duration_and_by_arrival_are_true(seed: int) -> None:
     made = world(8, 40, seed, calls="ttdttd", late_ns=1_500_000)
     matched = match(made.collectives, made.utc_starts)
-    wait = with_waits(matched, made.utc_starts).instances["wait"]
+    wait = with_waits(matched, made.utc_starts).rows["wait"]
     output = both_ways(matched, made.utc_starts).with_columns(wait=wait)
     sums = output.group_by("rank").agg(pl.col("by_duration", "by_arrival", "wait").sum())
     both = sums.join(made.waited, on="rank")

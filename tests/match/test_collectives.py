@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from tests.match.worlds import plain
+from tests.match.worlds import instances_of, plain
 from tests.support import MS, MakeStored, Stored, mostly_nightly, mostly_slow
 
 KEY = ["rank", "operation", "end_ns"]
@@ -13,7 +13,7 @@ def told_and_true(job: Stored) -> pl.DataFrame:
     """Matched instances with the truth's communicator, wait and transfer."""
     assert job.truth is not None
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
-    output = plain(job.matched().instances)
+    output = plain(instances_of(job.matched()))
     output = output.with_columns(
         wait=pl.col("duration_ns") - pl.col("duration_ns").min().over("instance"),
         transfer=pl.col("duration_ns").min().over("instance"),

@@ -3,6 +3,7 @@
 import pytest
 
 from rankscope.match.communication import match_again, match_calls, waits_of
+from tests.match.worlds import instances_of
 from tests.support import MakeStored, mostly_nightly
 
 KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
@@ -37,6 +38,6 @@ def test_all_calls_matched_again_are_the_same(stored: MakeStored) -> None:
     comparison = stored("buckets").analysis()
     first = match_calls(comparison.scope, [])
     again = match_again(comparison.scope, first.matching, [])
-    assert again.waited.instances.equals(first.waited.instances)
+    assert instances_of(again.waited).equals(instances_of(first.waited))
     waits = [waits_of(comparison.scope, calls).by_rank for calls in (first, again)]
     assert waits[0].equals(waits[1])

@@ -8,7 +8,7 @@ import pytest
 from rankscope.match.collectives import match
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
-from tests.match.worlds import World, world
+from tests.match.worlds import World, instances_of, world
 from tests.support import mostly_nightly
 
 
@@ -79,7 +79,7 @@ def test_named_communicators_are_taken_as_they_are() -> None:
         .otherwise(pl.format("named dp{}", pl.col("rank") % 2))
     )
     output = match(named, made.utc_starts)
-    members = output.instances.group_by("group").agg(pl.col("rank").unique().sort())
+    members = instances_of(output).group_by("group").agg(pl.col("rank").unique().sort())
     labels = dict(output.groups.select("group", "label").iter_rows())
     assert {(labels[group], tuple(ranks)) for group, ranks in members.iter_rows()} == {
         *((f"named tp{low // 2}", (low, low + 1)) for low in range(0, 8, 2)),
@@ -96,9 +96,9 @@ def test_message_sizes_that_differ_match_nothing() -> None:
     output = match(sized, made.utc_starts)
     assert {*output.unmatched["reason"]} == {"message sizes differ"}
     assert output.unmatched.select("rank", "count").rows() == [(1, 2), (3, 2)]
-    kept = output.instances.filter("gradient", pl.col("rank").is_in([1, 3]), iteration=7)
+    kept = instances_of(output).filter("gradient", pl.col("rank").is_in([1, 3]), iteration=7)
     assert kept.is_empty()
-    rest = output.instances.height
+    rest = instances_of(output).height
     assert rest == sized.height - 4
     groups = with_waits(output, made.utc_starts).groups
     problems = [*communication_warnings(output.summary, groups, [0, 1, 2, 3])]
@@ -126,7 +126,7 @@ def test_a_call_that_a_member_lacks_is_counted_not_forced() -> None:
     assert output.unmatched.select("rank", "count", "reason").rows() == [
         (0, 1, "some members lack it")
     ]
-    assert output.instances.height == made.collectives.height - 2
+    assert instances_of(output).height == made.collectives.height - 2
 
 
 def test_a_rank_alone_on_a_stream_has_no_partner() -> None:

@@ -6,7 +6,7 @@ import pytest
 from rankscope.match.point_to_point import OPERATION, pair_peers
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
-from tests.match.worlds import plain
+from tests.match.worlds import instances_of, plain
 from tests.support import MakeStored, mostly_nightly, replay_of
 
 STAGES = 4
@@ -18,7 +18,7 @@ def test_transfers_are_paired_with_the_right_neighbour(stored: MakeStored, roles
     job = stored("pipeline", ranks=16, iterations=12)
     assert job.truth is not None
     matched = job.matched(roles=roles)
-    output = plain(matched.instances).filter(operation=OPERATION)
+    output = plain(instances_of(matched)).filter(operation=OPERATION)
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
     truth = truth.filter(pl.col("communicator").str.starts_with("pp"))
     true = truth.select("rank", "end_ns", "wait_ns", true="communicator", at="ordinal")
@@ -44,7 +44,7 @@ def test_nothing_is_paired_unless_roles_tell_who_neighbours_are(
 ) -> None:
     job = stored("pipeline", ranks=8)
     analysis = job.analysis()
-    assert job.matched().instances.filter(operation=OPERATION).is_empty()
+    assert instances_of(job.matched()).filter(operation=OPERATION).is_empty()
     assert replay_of(analysis) is None, "transfers that are not understood are not played again"
 
 

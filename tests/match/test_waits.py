@@ -10,7 +10,7 @@ from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
-from tests.match.worlds import all_exposed, both_ways, plain
+from tests.match.worlds import all_exposed, both_ways, instances_of, plain
 
 US, MS = 1_000, 1_000_000
 PERIOD = 50 * MS
@@ -46,8 +46,8 @@ def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
     found, starts = matched(calls, **how)
     waited = with_waits(found, starts)
     either = both_ways(found, starts).select("by_duration", "by_arrival")
-    output = sum_waits(waited, all_exposed(waited.instances), ("device",))
-    return pl.concat([plain(waited.instances), either], how="horizontal"), output
+    output = sum_waits(waited, all_exposed(instances_of(waited)), ("device",))
+    return pl.concat([plain(instances_of(waited)), either], how="horizontal"), output
 
 
 def test_a_call_by_hand() -> None:
@@ -75,13 +75,15 @@ def test_offsets_change_nothing() -> None:
 def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, output: bool) -> None:
     """Ends scatter by 100 µs: who of two that came 40 µs apart was last cannot be said."""
     found, starts = matched([(0, 0, [0, 3 * MS, 3 * MS - apart_us * US, 1 * MS], 2 * MS)], count=60)
-    jitter = np.random.default_rng(0).normal(0, 100 * US, found.instances.height).astype(np.int64)
-    rows = found.instances.with_columns(
+    jitter = (
+        np.random.default_rng(0).normal(0, 100 * US, instances_of(found).height).astype(np.int64)
+    )
+    rows = instances_of(found).with_columns(
         end_ns=pl.col("end_ns") + pl.Series(jitter), start_ns="arrival_ns"
     )
     either = with_waits(match(filled(rows, COLLECTIVES), starts), starts)
     assert either.groups["ends_error_ns"][0] == pytest.approx(100 * US, rel=0.3)
-    last = either.instances.unique("instance")["last"]
+    last = instances_of(either).unique("instance")["last"]
     if output:
         assert (last == 1).fill_null(False).mean() > 0.95
     else:
@@ -112,7 +114,7 @@ def test_waits_that_overlap_count_once() -> None:
 def test_only_exposed_waiting_costs() -> None:
     found, starts = matched([(0, 0, [0, 6 * MS], 1 * MS)])
     waited = with_waits(found, starts)
-    output = sum_waits(waited, all_exposed(waited.instances, 3 * MS), ("device",))
+    output = sum_waits(waited, all_exposed(instances_of(waited), 3 * MS), ("device",))
     assert {*output.by_iteration.filter(rank=0)["wait_ns"]} == {2 * MS}
     assert {*output.by_iteration.filter(rank=0)["collective_wait_ns"]} == {6 * MS}
     assert output.by_rank.filter(rank=1)["cost_ns"].to_list() == [20 * 2 * MS]
@@ -122,7 +124,7 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
     """A rank that leaves late now and then waited no longer, but by duration it did."""
     found, starts = matched([(0, 0, [0, 4 * MS, 1 * MS], 2 * MS)], count=40)
     late = (pl.col("rank") == 2) & (pl.col("iteration") % 3 == 0)
-    rows = found.instances.with_columns(
+    rows = instances_of(found).with_columns(
         end_ns=pl.col("end_ns") + pl.when(late).then(9 * MS).otherwise(0), start_ns="arrival_ns"
     )
     again = match(filled(rows, COLLECTIVES), starts)
@@ -137,7 +139,7 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
 def test_no_collectives_are_no_crash() -> None:
     nothing = match(pl.DataFrame(schema=COLLECTIVES), {0: None, 1: None})
     waited = with_waits(nothing, {0: None, 1: None})
-    output = sum_waits(waited, all_exposed(waited.instances), ("device",))
+    output = sum_waits(waited, all_exposed(instances_of(waited)), ("device",))
     assert output.by_rank.is_empty()
     assert waited.groups.is_empty()
     assert {*nothing.clocks.fits} == {0}

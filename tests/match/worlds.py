@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.match.collectives import Matched, slices
+from rankscope.match.collectives import Matched, joined, slices
 from rankscope.match.wait_sums import Exposed
-from rankscope.match.waits import by_arrival, by_duration
+from rankscope.match.waits import WaitedCollectives, by_arrival, by_duration
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
 
@@ -131,6 +131,11 @@ def world(
     )
 
 
+def instances_of(output: Matched | WaitedCollectives) -> pl.DataFrame:
+    """Every call with all its columns."""
+    return joined(output.rows, output.shared, output.streams)
+
+
 def plain(instances: pl.DataFrame) -> pl.DataFrame:
     """Matched instances in the types of COLLECTIVES, with `duration_ns`."""
     dtypes = {name: COLLECTIVES[name] for name in instances.columns if name in COLLECTIVES}
@@ -148,7 +153,7 @@ def all_exposed(instances: pl.DataFrame, last_ns: int | None = None) -> Exposed:
 
 def both_ways(matched: Matched, utc_starts: dict[int, int | None]) -> pl.DataFrame:
     """The matched instances with by_duration and by_arrival, the waits either way."""
-    rows = plain(matched.instances)
+    rows = plain(instances_of(matched))
     members = dict(matched.groups.select("group", "members").iter_rows())
     parts = []
     for group, where in slices(rows["group"].to_numpy()):

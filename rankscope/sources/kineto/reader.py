@@ -94,7 +94,8 @@ def read(
     """The whole trace.
 
     Args:
-        words: names of operations.
+        path: the file.
+        words: the vocabulary that names operations; None: that of no options.
         more: files of further windows of the same process, in the order of their steps.
         limits: of each file.
 

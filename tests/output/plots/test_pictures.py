@@ -224,7 +224,7 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
     assert late["late_ns"].min() == 0
     instance = late.filter(iteration=7)["instance"][0]
     output = dict(late.filter(instance=instance).select("rank", "late_ns").iter_rows())
-    every = analysis.collectives(analysis.selection.numbers).instances
+    every = analysis.collectives(analysis.selection.numbers).part(analysis.selection.numbers)
     waits = every.filter(instance=instance)
     longest = waits["wait"].max()
     assert output == {rank: longest - own for rank, own in waits.select("rank", "wait").rows()}
