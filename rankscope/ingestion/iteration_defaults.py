@@ -20,7 +20,7 @@ from rankscope.ingestion.workers import Results
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ENDS_ALONE, ReportFile, ReportRows, RunWarning
 from rankscope.sources.recorders import Record, advice, recorder_of
-from rankscope.util.wording import agreeing, counted
+from rankscope.util.wording import agreeing, and_more, counted
 
 Read = Callable[[list[ReportFile], ShapingOptions], Results]
 """Reads reports, in workers."""
@@ -122,20 +122,20 @@ def _reconcile_unnamed(
     """
     if not pending.files:
         return
+    count = len(pending.files)
+    lacking = (
+        f"{counted(count, 'report')} ({and_more([each.path.name for each in pending.files], 1)}) "
+        f"{agreeing(count, 'has', 'have')} no ranges named like iterations, though others do"
+    )
     if not stored:
         others = [*named, *pending.other_than(AUTO)]
         with _PendingReports() as steps:
             if _all_steps(read, others, options, steps):
-                yield from pending.rows(AUTO)
-                yield from steps.rows()
+                yield from pending.rows(AUTO, lacking)
+                yield from steps.rows(because=lacking)
                 return
-        count = len(pending.files)
         if len(named) <= max(count, 1):
-            because = (
-                f"{counted(count, 'report')} {agreeing(count, 'has', 'have')} no ranges named like "
-                "iterations, though others do, and steps are not certain on every rank: "
-                f"{OTHERWISE}"
-            )
+            because = f"{lacking}, and steps are not certain on every rank: {OTHERWISE}"
             yield from read_captures(read, [*named, *pending.files], options, because)
             return
     for file in pending.files:
@@ -178,7 +178,7 @@ def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> 
         return rows
     if taken == AUTO:
         steps = [
-            replace(each, message=f"{each.message}; {TAKEN[AUTO]}")
+            replace(each, message=f"{each.message}; {because or TAKEN[AUTO]}")
             if each.code == "steps-found"
             else each
             for each in rows.problems
@@ -233,10 +233,12 @@ class _PendingReports:
         """The reports whose iterations are of another kind."""
         return [file for file, own in zip(self.files, self._kinds, strict=True) if own != kind]
 
-    def rows(self, kind: str | None = None) -> Iterator[tuple[ReportFile, ReportRows]]:
+    def rows(
+        self, kind: str | None = None, because: str | None = None
+    ) -> Iterator[tuple[ReportFile, ReportRows]]:
         """Yield the reports (of a kind) with their rows and the warning that says their kind."""
         for file, own, place in zip(self.files, self._kinds, self._places, strict=True):
             if kind in (None, own):
                 self._store.seek(place)
                 rows: ReportRows = pickle.load(self._store)
-                yield file, _warned(rows, rows.taken) if own else rows
+                yield file, _warned(rows, rows.taken, because) if own else rows

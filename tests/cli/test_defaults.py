@@ -68,7 +68,10 @@ def test_else_each_capture_is_one(reports: list[Path], cli: Cli) -> None:
 @pytest.mark.slow
 def test_names_on_some_ranks_are_not_enough(reports: list[Path], cli: Cli) -> None:
     without_names(reports[1])
-    assert cli("ingest", *reports).code == 0
+    result = cli("ingest", *reports)
+    assert result.code == 0
+    assert "no range is named" not in result.err, "some are"
+    assert "1 report (report_rank_1.sqlite) has no ranges named like iterations" in result.err
     run = rankscope.open_run("rankscope.duckdb")
     assert codes(run)["steps-found"] == (0, 1, 2, 3)
     assert {*run.sql("select convention from ranks")["convention"]} == {"auto"}
