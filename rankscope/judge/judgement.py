@@ -101,20 +101,10 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         together = np.maximum(together, components["role"])
     if main in ("role", "transfer"):
         (named,) = prices.of([together], [main == "transfer" or some])
-    straggler = best if main == "ranks" else None
-    base, carried = nothing, False
-    if straggler is not None:
-        straggler = _known(inputs, prices, straggler)
-        if not straggler.is_by_design:
-            base, carried = inputs.healed(straggler.claim), carries[straggler.claim]
-
-    # what each of the others saves in addition
+    straggler = _known(inputs, prices, best) if best is not None and main == "ranks" else None
+    first = None if straggler is None or straggler.is_by_design else straggler.claim
     beside = [each.claim for each in priced if each is not best or straggler is None]
-    before, *after = prices.of(
-        chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside)),
-        [carried, *(carried or carries[claim] for claim in beside)],
-    )
-    others = [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
+    others = _in_addition(inputs, prices, first, beside, carries)
     slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
     others = [_known(inputs, prices, each) for each in others[:FEW]] + others[FEW:]
@@ -135,6 +125,23 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         left_ns=prices.most(left, max(everything - named, 0)),
         costless=sorted(slow - accused),
     )
+
+
+def _in_addition(
+    inputs: VerdictInputs,
+    prices: Prices,
+    first: Slow | None,
+    beside: list[Slow],
+    carries: dict[Slow, bool],
+) -> list[Straggler]:
+    """Claims with what healing each of them saves once the first one is healed."""
+    base = np.zeros_like(prices.everything) if first is None else inputs.healed(first)
+    carried = first is not None and carries[first]
+    before, *after = prices.of(
+        chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside)),
+        [carried, *(carried or carries[claim] for claim in beside)],
+    )
+    return [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
 
 
 def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Straggler:

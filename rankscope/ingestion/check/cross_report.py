@@ -26,6 +26,7 @@ BEFORE = ("collectives-missing", "iterations-uneven", "missing-ranks")
 """Codes of a comparison's warnings that the warnings about each report tell in more detail."""
 
 Placed = tuple[Path, CheckWarning]
+"""A report, and a warning about it."""
 
 
 def together(

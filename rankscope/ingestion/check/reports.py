@@ -1,6 +1,6 @@
 """Reports → what each can answer, and the warnings about each."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,7 @@ import polars as pl
 
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion import kept_rows
-from rankscope.ingestion.check.cross_report import MOST_LISTED, together
+from rankscope.ingestion.check.cross_report import MOST_LISTED, Placed, together
 from rankscope.ingestion.check.remedies import with_remedy
 from rankscope.ingestion.check.single_report import Examined, checked, unreadable
 from rankscope.ingestion.iteration_defaults import Read, read_alike
@@ -80,15 +80,10 @@ def check(
     if len(usage) == len(files):  # not caused by a report
         raise usage[0]
     readable.sort(key=lambda examined: examined.rows.file.path)
-    more: dict[Path, list[CheckWarning]] = {}
-    for path, problem in together(readable, number_of, shell_arguments(paths), len(unread)):
-        more.setdefault(path, []).append(problem)
-    for path in {*copies.values()}:
-        where = sorted(str(copy) for copy, of in copies.items() if of == path)
-        message = (
-            f"has {counted(len(where), 'copy', 'copies')}, left out: {and_more(where, MOST_LISTED)}"
-        )
-        more.setdefault(path, []).append(with_remedy("report-copied", message))
+    warnings: dict[Path, list[CheckWarning]] = {}
+    compared = together(readable, number_of, shell_arguments(paths), len(unread))
+    for path, warning in (*compared, *_copied(copies)):
+        warnings.setdefault(path, []).append(warning)
     clocks = _clocks(readable, number_of)
     reports = [*map(checked, readable), *unread]
     return tuple(
@@ -96,7 +91,7 @@ def check(
             report,
             problems=tuple(
                 problem
-                for problem in (*report.problems, *more.get(report.path, ()))
+                for problem in (*report.problems, *warnings.get(report.path, ()))
                 if problem.code != "gpu-sparse" or clocks.get(report.path) != "gpu"
             ),
             clock=clocks.get(report.path),
@@ -104,6 +99,15 @@ def check(
         )
         for report in sorted(reports, key=lambda report: report.path)
     )
+
+
+def _copied(copies: dict[Path, Path]) -> Iterator[Placed]:
+    """Reports that have copies, which are left out."""
+    for report in {*copies.values()}:
+        where = sorted(str(copy) for copy, of in copies.items() if of == report)
+        several = counted(len(where), "copy", "copies")
+        message = f"has {several}, left out: {and_more(where, MOST_LISTED)}"
+        yield report, with_remedy("report-copied", message)
 
 
 def _clocks(reports: list[Examined], number_of: dict[Path, int]) -> dict[Path, str]:
@@ -121,7 +125,6 @@ def _clocks(reports: list[Examined], number_of: dict[Path, int]) -> dict[Path, s
                 "clock_gpu": [part.rank.clock_gpu for part in parts],
             }
         )
-
         clock, _ = auto_clock(ranks, partial(_measured, parts))
         clocks |= {examined.rows.file.path: clock for examined in members}
     return clocks

@@ -1,4 +1,10 @@
-"""Ranges → iterations and phase ranges of one rank, on the host clock."""
+"""Ranges → iterations and phase ranges of one rank, on the host clock.
+
+`labelled_ranges` says what names mean. `choice` takes the iterations: `iterations` by their names,
+or else `step_detection`, which finds what repeats (`periodicity`), where it begins (`step_borders`)
+and whether it is a step (`step_confirmation`). `phase_ranges` finds the phases by their names, or
+else by `operators`.
+"""
 
 from rankscope.measure.segment.choice import Chosen, choose_iterations
 from rankscope.measure.segment.iteration_names import iteration_pattern
