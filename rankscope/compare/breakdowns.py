@@ -75,14 +75,13 @@ def by_phase(wide: pl.DataFrame) -> pl.DataFrame:
         if ranked.is_empty():
             continue
         mean = wide[column].mean()
+        assert isinstance(mean, float)
         low, high = ranked.row((ranked.height - 1) // 2), ranked.row(-1)
         rows.append(
             {
                 "phase": name,
-                "mean_ns": round(mean) if isinstance(mean, float) else None,
-                "iteration_share": mean / total
-                if isinstance(mean, float) and isinstance(total, float) and total
-                else None,
+                "mean_ns": round(mean),
+                "iteration_share": mean / total if isinstance(total, float) and total else None,
                 "median_rank": low[0],
                 "median_ns": low[1],
                 "slowest_rank": high[0],

@@ -34,70 +34,23 @@ WHO = ("host", "role")
 
 
 def metric_table(scope: Scope, roles: Roles, waits: pl.DataFrame) -> pl.DataFrame:
-    """The metric table, computed: the columns are those of `wide_of`.
+    """The metric table, computed.
 
     Args:
         scope: the ranks and the clock.
-        waits: `Waits.by_iteration`.
+        waits: `Waits.by_iteration`. Without all reports of the job they are unknown.
+
+    Returns:
+        A row per rank and complete iteration: rank, iteration, epoch, number, host, role and the
+        column of every metric; null is unknown.
     """
-    tables = scope.tables
+    tables, blind = scope.tables, scope.blind_ranks
+    ranks = tables.ranks.select("rank", "host").with_columns(role=role_of(roles))
+    complete = tables.iterations.filter("complete").select("rank", "iteration", *NUMBERING)
     columns = [name for name in MEASURES if name != "clock"]
-    alone = bool(scope.missing_ranks) or tables.ranks.height < 2
-    return wide_of(
-        tables.iterations.filter("complete"),
-        tables.ranks.select("rank", "host").with_columns(role=role_of(roles)),
-        tables.read("measures", columns, clock=scope.clock),
-        None if alone else waits,
-        scope.blind_ranks,
-    )
-
-
-def stored_rows(
-    tables: RunTables,
-    roles: Roles,
-    columns: Collection[str],
-    ranks: Collection[int] | None = None,
-    iterations: Collection[int] | None = None,
-) -> pl.DataFrame:
-    """rank, iteration, host, role and `columns` of the stored metric table.
-
-    Args:
-        columns: of the table `rank_iterations`.
-        ranks, iterations: only rows of these; None: of all.
-    """
-    who = tables.ranks.select("rank", "host").sort("rank").with_columns(role=role_of(roles))
-    names = ["rank", "iteration", *columns]
-    rows = tables.read(STORED, names, ranks=ranks, iterations=iterations)
-    at = who["rank"].search_sorted(rows["rank"])
-    return rows.with_columns(who.select(WHO)[at].get_columns())
-
-
-def role_of(roles: Roles) -> pl.Expr:
-    """The role of each row's rank."""
-    return pl.col("rank").replace_strict(roles.of, return_dtype=pl.String)
-
-
-def wide_of(
-    complete: pl.DataFrame,
-    ranks: pl.DataFrame,
-    measures: pl.DataFrame,
-    waits: pl.DataFrame | None,
-    blind: tuple[int, ...],
-) -> pl.DataFrame:
-    """rank, iteration, epoch, number, host, role and the column of every metric.
-
-    A row per rank and complete iteration; null is unknown.
-
-    Args:
-        complete: RANK_ITERATIONS of complete iterations.
-        ranks: rank, host, role.
-        measures: MEASURES on one clock, without its name.
-        waits: `Waits.by_iteration`; None where ranks are missing that may have been waited for.
-        blind: ranks whose collectives are not seen.
-    """
-    frame = complete.select("rank", "iteration", "epoch", "number").join(ranks, on="rank")
-    frame = looked_up(frame.sort("rank", "iteration"), measures)
-    if waits is None:
+    measures = tables.read("measures", columns, clock=scope.clock)
+    frame = looked_up(complete.join(ranks, on="rank").sort("rank", "iteration"), measures)
+    if scope.missing_ranks or tables.ranks.height < 2:
         frame = frame.with_columns(
             pl.lit(None, metric_dtype(each)).alias(each.column) for each in compared_metrics()
         )
@@ -124,6 +77,31 @@ def wide_of(
             )
     order = ["rank", "iteration", *NUMBERING, *WHO]
     return frame.select(*order, *columns_of(METRICS))
+
+
+def stored_rows(
+    tables: RunTables,
+    roles: Roles,
+    columns: Collection[str],
+    ranks: Collection[int] | None = None,
+    iterations: Collection[int] | None = None,
+) -> pl.DataFrame:
+    """rank, iteration, host, role and `columns` of the stored metric table.
+
+    Args:
+        columns: of the table `rank_iterations`.
+        ranks, iterations: only rows of these; None: of all.
+    """
+    who = tables.ranks.select("rank", "host").sort("rank").with_columns(role=role_of(roles))
+    names = ["rank", "iteration", *columns]
+    rows = tables.read(STORED, names, ranks=ranks, iterations=iterations)
+    at = who["rank"].search_sorted(rows["rank"])
+    return rows.with_columns(who.select(WHO)[at].get_columns())
+
+
+def role_of(roles: Roles) -> pl.Expr:
+    """The role of each row's rank."""
+    return pl.col("rank").replace_strict(roles.of, return_dtype=pl.String)
 
 
 def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:

@@ -24,17 +24,13 @@ def changes_table(changes: tuple[Change, ...], clock: str = "", judged: bool = T
         judged: whether changes can be certain; else there are no intervals.
     """
     on_clock = f", {clock} clock" if clock else ""
-    table = Table(
+    known = [each for each in changes if each.before_ns is not None]
+    table = replace(
+        _table(known, judged),
         title=f"Before and after (mean over ranks, ms{on_clock})",
-        columns=("metric", "before", "after", "change", "interval", "certain"),
-        numeric=frozenset(("before", "after", "change", "interval")),
-        drop_first=("interval",),
-        notes=(("change", "×2.0 is twice"), ("certain", _certain_note(changes))),
-        rows=tuple(
-            (_named(each), *_before_after(each)) for each in changes if each.before_ns is not None
-        ),
+        notes=(("change", "×2.0 is twice, ÷2.0 half"), ("certain", _certain_note(changes))),
     )
-    return table if judged else table.without(frozenset(("interval", "certain")))
+    return table.without(frozenset(("rank",)))
 
 
 def movers_table(changes: tuple[Change, ...], show_all: bool, judged: bool = True) -> Table:
@@ -45,17 +41,22 @@ def movers_table(changes: tuple[Change, ...], show_all: bool, judged: bool = Tru
     """
     moved = [each for each in changes if each.before_ns is not None and (show_all or each.certain)]
     moved.sort(key=largest_first)
+    title = "Ranks that changed" if moved else "No rank changed beyond noise"
+    if not judged:
+        title = "By rank" if moved else "Changes of ranks are not judged"
+    return replace(_table(moved, judged), title=title)
+
+
+def _table(changes: list[Change], judged: bool) -> Table:
+    """A row per change, without a title."""
     table = Table(
-        title="Ranks that changed" if moved else "No rank changed beyond noise",
+        title="",
         columns=("rank", "metric", "before", "after", "change", "interval", "certain"),
         numeric=frozenset(("rank", "before", "after", "change", "interval")),
         drop_first=("interval",),
-        rows=tuple((str(each.rank), _named(each), *_before_after(each)) for each in moved),
+        rows=tuple((str(each.rank), _named(each), *_before_after(each)) for each in changes),
     )
-    if judged:
-        return table
-    title = "By rank" if moved else "Changes of ranks are not judged"
-    return replace(table.without(frozenset(("interval", "certain"))), title=title)
+    return table if judged else table.without(frozenset(("interval", "certain")))
 
 
 def _certain_note(changes: tuple[Change, ...]) -> str:

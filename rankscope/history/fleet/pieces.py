@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from rankscope.model.schema import conform
+
 APPEARANCES = pl.Schema(
     {
         "kind": pl.String,  # host | gpu | nic | slot | rank
@@ -52,28 +54,16 @@ def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
 
 def _of_ranks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
     """Pieces that belong to one rank of a run: its GPU, its slot, its number."""
-    names = {
+    ids = {
         "gpu": pl.col("gpu"),
         "slot": pl.col("host") + " " + pl.col("slot"),
         "rank": pl.col("rank").cast(pl.String),
     }
-    of_gpu = kind == "gpu"
-    return rows.select(
-        pl.lit(kind).alias("kind"),
-        names[kind].alias("id"),
-        "run",
-        "order",
-        "rank",
-        "host",
-        pl.col("slot") if kind in ("gpu", "slot") else pl.lit(None, pl.String).alias("slot"),
-        pl.col("gpu_name").alias("name") if of_gpu else pl.lit(None, pl.String).alias("name"),
-        pl.col("accused").alias("guilty"),
-        "guilt",
-        "chance",
-        "cost_ns",
-        "saved_ns",
-        "cause",
+    unknown = {"gpu": (), "slot": ("name",), "rank": ("slot", "name")}[kind]
+    named = rows.with_columns(
+        kind=pl.lit(kind), id=ids[kind], name=pl.col("gpu_name"), guilty=pl.col("accused")
     ).drop_nulls("id")
+    return conform(named.drop(unknown), APPEARANCES, optional=unknown, drop_others=True)
 
 
 def _hosts(rows: pl.DataFrame) -> pl.DataFrame:
@@ -107,19 +97,7 @@ def _of_shared(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         pl.col("cause").sort_by("cost_ns", descending=True).first(),
         pl.col("role").unique().sort().str.join("\n").alias("roles"),
     )
-    return together.select(
-        pl.lit(kind).alias("kind"),
-        "id",
-        "run",
-        "order",
-        pl.lit(None, pl.Int64).alias("rank"),
-        "host",
-        pl.lit(None, pl.String).alias("slot"),
-        pl.lit(None, pl.String).alias("name"),
-        "guilty",
-        "guilt",
-        pl.col("guilty").mean().over("run", "roles").alias("chance"),
-        "cost_ns",
-        "saved_ns",
-        "cause",
+    pieces = together.with_columns(
+        kind=pl.lit(kind), chance=pl.col("guilty").mean().over("run", "roles")
     )
+    return conform(pieces, APPEARANCES, optional=("rank", "slot", "name"), drop_others=True)
