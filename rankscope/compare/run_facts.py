@@ -79,7 +79,7 @@ def warnings_of(
             "measured-before",
             f"{len(older)} of {counted(tables.ranks.height, 'rank')} "
             f"{agreeing(len(older), 'was', 'were')} measured by an older rankscope, "
-            "whose numbers on the gpu clock differ; ingest the reports again",
+            "whose numbers may differ; ingest the reports again",
             older,
         )
     if len({*map(ShapingOptions.from_json, tables.reports["options"])}) > 1:
