@@ -28,7 +28,7 @@ def changes_table(changes: tuple[Change, ...], clock: str = "", judged: bool = T
     table = replace(
         _table(known, judged),
         title=f"Before and after (mean over ranks, ms{on_clock})",
-        notes=(("change", "×2.0 is twice, ÷2.0 half"), ("certain", _certain_note(changes))),
+        notes=(("change", "×2.0 is twice"), ("certain", _certain_note(changes))),
     )
     return table.without(frozenset(("rank",)))
 
