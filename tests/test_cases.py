@@ -46,6 +46,16 @@ def test_waits_are_known_by_what_is_stated_or_by_the_name(
     assert not run.compare().verdict.gain_is_bound
 
 
+def test_ranks_that_only_send_may_be_stages_with_more_to_do(tmp_path: Path) -> None:
+    name = "ncclDevKernel_SendRecv(x)"
+    job = Job(slow_in="load", between=name, stated="send", operation="send", gradients=name)
+    sends = write(tmp_path / "job", job, without("nccl:"))
+    verdict = read(sends).compare().verdict
+    assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (2,)
+
+
 @pytest.mark.slow
 def test_all_to_all_matches_though_ranks_send_different_sizes(tmp_path: Path) -> None:
     def uneven(rank: int, trace: dict[str, Any]) -> None:

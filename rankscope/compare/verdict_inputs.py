@@ -147,14 +147,20 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     """Ranks that may hold a part of the model, if the job is a pipeline whose roles were not given.
 
     Those are the members of each communicator that is no whole job, where ranks also send to each
-    other.
+    other; and each rank alone where they share nothing else.
     """
-    operations = comparison.tables.read("collectives", ["operation"], distinct=True)["operation"]
-    if comparison.roles.source == "given" or SEND_RECEIVE not in {*operations.cast(pl.String)}:
+    if comparison.roles.source == "given":
+        return frozenset()
+    numbers = comparison.selection.numbers
+    rows = comparison.tables.read("collectives", ["operation"], iterations=numbers, distinct=True)
+    operations = {*rows["operation"].cast(pl.String)}
+    if SEND_RECEIVE not in operations:
         return frozenset()
     groups = comparison.matching.streams.group_by("group").agg(pl.col("rank").unique().sort())
-    rank_count = comparison.tables.ranks.height
-    return frozenset(tuple(group) for group in groups["rank"].to_list() if len(group) < rank_count)
+    ranks = comparison.tables.ranks["rank"].to_list()
+    alone = [(rank,) for rank in ranks if len(operations) == 1]
+    parts = (tuple(group) for group in groups["rank"].to_list() if len(group) < len(ranks))
+    return frozenset([*parts, *alone])
 
 
 def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:

@@ -81,10 +81,15 @@ class Prices:
         if self.phases_recur:
             return "iterations have each phase several times"
         working = [phase in COMPUTING_PHASES for phase in excess.phases]
-        known = ~np.isnan(excess.spent[:, :, working]).all(axis=1)
-        if known.any() and (known == known.any(axis=0)).all():
+        spent = excess.spent[:, :, working]
+        named = np.asarray(~np.isnan(spent).all(axis=1))  # rank by phase
+        # the rest of the work takes the place of one phase that nobody names
+        alike = bool((named == named[:1]).all())
+        if alike and named[0].sum() >= len(COMPUTING_PHASES) - 1:
             return None
-        return f"{'not every' if known.any() else 'no'} rank names the phases of its work"
+        if alike and named.any():
+            return "ranks name one phase of their work alone"
+        return f"{'no' if alike else 'not every'} rank names the phases of its work"
 
     @property
     def played(self) -> int:

@@ -79,7 +79,9 @@ def slow_or_by_design(judged: Judgement) -> Verdict | None:
             "one communicator of a pipeline: they may be slow, or have more to do by design",
             "say with --roles which ranks do the same work, or compare the layers of the stages",
         )
-    elif inputs.run.own_roles and pattern.kind is VerdictKind.PERSISTENT:
+    elif pattern.kind is VerdictKind.PERSISTENT and (
+        inputs.run.own_roles or inputs.stages().issuperset((rank,) for rank in ranks)
+    ):
         if pattern.since is not None or pattern.spells:
             return None  # a role holds for the whole run
         causes = registry.findings(inputs.context(straggler.claim))

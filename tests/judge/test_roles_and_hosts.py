@@ -1,5 +1,8 @@
 """Groups before ranks: pipelines, hosts, batches of random length; victims are not stragglers."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,6 +11,7 @@ from rankscope.judge.healing import Prices
 from rankscope.judge.phrases import whole_hosts
 from rankscope.judge.rules import judge
 from tests.forge import simulate, without_plants
+from tests.judge.made import wide_of
 from tests.support import MS, MakeStored, inputs_of, mostly_nightly
 
 ROLES = "pp=4,dp=2"
@@ -163,3 +167,19 @@ def test_the_only_rank_of_a_heavy_role_cannot_be_judged() -> None:
     verdict = judge(inputs_of(frame))
     assert (verdict.kind, verdict.ranks, verdict.roles) == ("inconclusive", (), ())
     assert "rank 4" in verdict.sentence
+
+
+def test_gains_are_exact_where_at_most_one_phase_is_unnamed() -> None:
+    """All other work takes its place, which of two phases could be anywhere."""
+    of_many_meetings: Any = SimpleNamespace(size=2, rows=pl.DataFrame({"iteration": [0]}))
+    rows = [(rank, i, 0.0) for rank in range(4) for i in range(4)]
+    wide = wide_of(rows)
+
+    def why(*unnamed: str) -> str | None:
+        lacking = wide.with_columns(pl.lit(None, pl.Int64).alias(f"{each}_ns") for each in unnamed)
+        return Prices(inputs_of(lacking).excess, of_many_meetings).why_bound
+
+    assert why() is None
+    assert why("optimizer") is None
+    assert why("forward", "backward") == "ranks name one phase of their work alone"
+    assert why("forward", "backward", "optimizer") == "no rank names the phases of its work"

@@ -2,7 +2,8 @@
 
 gloo runs a collective on a thread of its own. The caller continues (DDP reduces gradients during
 backward) until it needs the result, and that wait has no range. It is the rest of the collective
-after the caller's last operator.
+after the caller's last operator, and after the last begin or end of a range: no range begins or
+ends while its thread waits.
 """
 
 import polars as pl
@@ -13,8 +14,9 @@ from rankscope.model.schema import GLOO, OPERATORS
 def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     """`ranges` with each gloo collective as a wait on the thread that called it.
 
-    The waits of a thread are disjoint and in the order of the calls, which is the same on every
-    rank; the wait for a collective that operators hide completely is empty.
+    The waits of a thread are disjoint. Those for collectives are in the order of the calls, which
+    is the same on every rank; the wait for one that operators hide completely is empty. A send or
+    receive ends when its caller has waited for it, which may be after later ones.
 
     Args:
         ranges: frame of SCHEMAS[RANGE].
@@ -31,8 +33,11 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     calls = operators.filter(is_call).select("start", "process", caller="thread")
     if calls.is_empty():
         return ranges
+    of_script = ranges.filter((pl.col("domain") == "") & ~is_gloo)
+    edges = [of_script.select("process", "thread", start=x, end=x) for x in ("start", "end")]
     busy = (
-        operators.filter(~is_call)
+        pl.concat([operators.filter(~is_call).select("process", "thread", "start", "end"), *edges])
+        .sort("start")
         .with_columns(reached=pl.col("end").cum_max().over("process", "thread"))
         .select("process", caller="thread", before="start", reached="reached")
     )
@@ -50,7 +55,9 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
         .sort("start")
     )
     key = ["process", "caller"]
-    waits = waits.with_columns(end=pl.col("end").cum_max().over(key))
+    in_order = pl.when(~pl.col("name").str.contains("^gloo:(send|recv)")).then("end")
+    waits = waits.with_columns(end=pl.coalesce(in_order.cum_max().over(key), "end"))
+    waits = waits.sort("end", maintain_order=True)
     ready = pl.max_horizontal("start", "reached", pl.col("end").shift(1).over(key))
     waits = waits.with_columns(
         start=pl.min_horizontal(ready, "end"), thread="caller", domain=pl.lit(GLOO)

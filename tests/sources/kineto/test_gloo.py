@@ -75,6 +75,28 @@ def test_nobody_waits_for_a_hidden_collective() -> None:
     assert waits(frame) == [(10, 50, 50, MAIN)]
 
 
+def test_a_send_that_is_waited_for_later_hides_no_receive() -> None:
+    """Stages of a pipeline send (`isend`), receive, compute, and wait for the send at the end."""
+    frame = ranges(
+        (10, 12, MAIN, "c10d::send"),
+        (12, 100, MAIN, "gloo:send"),
+        (20, 22, MAIN, "c10d::recv_"),
+        (22, 60, MAIN, "gloo:recv"),
+        (20, 98, MAIN, "backward"),
+    )
+    assert waits(frame) == [(20, 22, 60, MAIN), (10, 98, 100, MAIN)]
+
+
+def test_nobody_waits_where_a_range_begins_or_ends() -> None:
+    frame = ranges(
+        (10, 20, MAIN, "c10d::allreduce_"),
+        (15, 100, WORKER, "gloo:all_reduce"),
+        (5, 70, MAIN, "backward"),
+        (80, 120, OTHER, "copy"),
+    )
+    assert waits(frame) == [(10, 70, 100, MAIN)]
+
+
 def test_ranges_without_gloo_stay_as_they_are() -> None:
     frame = ranges((10, 20, MAIN, "aten::mm"), (15, 50, WORKER, "nccl:all_reduce"))
     assert waits_on_callers(frame).equals(frame)
