@@ -74,7 +74,7 @@ def read_captures(
 
 
 def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str | None]) -> Results:
-    """Yield as `read_alike` does."""
+    """Yield as `read_alike` does, of reports whose own iterations may differ in kind."""
     named: list[ReportFile] = []
     with _PendingReports() as pending:
         with closing(first) as results:

@@ -108,21 +108,21 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
     others = [_known(inputs, prices, each) for each in others[:FEW]] + others[FEW:]
-    said = others[:FEW] if straggler is None else [straggler, *others[:FEW]]
+    reported = others[:FEW] if straggler is None else [straggler, *others[:FEW]]
     accused = {rank for each in (straggler, *others) if each for rank in each.claim.ranks}
-    left = np.maximum(prices.everything - together, 0.0)
+    remaining = np.maximum(prices.everything - together, 0.0)
     cost = prices.most(prices.everything, everything)
     return Judgement(
         inputs,
         prices,
         everything_ns=everything,
         cost_ns=cost if straggler is None else max(cost, straggler.gain_ns),
-        why_bound=_why_bound(inputs, prices, [each.claim for each in said]),
+        why_bound=_why_bound(inputs, prices, [each.claim for each in reported]),
         gains=gains,
         main=main,
         straggler=straggler,
         others=others[:FEW],
-        left_ns=prices.most(left, max(everything - named, 0)),
+        left_ns=prices.most(remaining, max(everything - named, 0)),
         costless=sorted(slow - accused),
     )
 

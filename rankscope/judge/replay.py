@@ -244,8 +244,8 @@ class Replay:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
         cuts = [self._cuts(each.work) for each in healings]
         # what each rank has worked at each call and interval, once something is taken out
-        work = np.stack([self._left(self._work, each)[self._calls] for each in cuts])
-        held = np.stack([self._left(self._held, each) for each in cuts])
+        work = np.stack([self._remaining(self._work, each)[self._calls] for each in cuts])
+        held = np.stack([self._remaining(self._held, each) for each in cuts])
         delay = np.zeros(held.shape)  # of a rank, from each interval on
         transfers = [each.transfer for each in healings if each.transfer is not None]
         if transfers:
@@ -286,7 +286,7 @@ class Replay:
         at = self._first[index, None] + spans.select("over_begin", "over_end").to_numpy()
         times: list[Lasted] = []
         for each, delayed in zip(cuts, delay, strict=True):
-            moved = self._left([*own], each).reshape(-1, 2)[index] + delayed[at]
+            moved = self._remaining([*own], each).reshape(-1, 2)[index] + delayed[at]
             # the order of a sum of rounded numbers matters
             lasted = np.cumsum(moved[:, 1] - moved[:, 0])[-1] / len(spans)
             times.append(Lasted(float(lasted), float(moved[:, 1].max())))
@@ -303,7 +303,7 @@ class Replay:
             for rows, added in zip(self._rows, before, strict=True)
         ]
 
-    def _left(self, work: list[Floats], cuts: list[Floats | None]) -> Floats:
+    def _remaining(self, work: list[Floats], cuts: list[Floats | None]) -> Floats:
         """Own work of each rank less the cuts, interpolated between borders; ranks concatenated."""
         return np.concatenate(
             [

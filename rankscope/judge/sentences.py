@@ -88,9 +88,9 @@ def _costs(judged: Judgement) -> Iterator[str]:
         return
     yield f"all imbalance together costs {judged.at_most}{percent(judged.cost_ns / total)}"
     if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * total):
-        left = percent(judged.left_ns / total)
+        remaining = percent(judged.left_ns / total)
         still = "may still cost up to" if judged.at_most else "still costs"  # bounds overlap
-        yield f"after these fixes it {still} {left}"
+        yield f"after these fixes it {still} {remaining}"
 
 
 def held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:

@@ -76,8 +76,8 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     loaders_bind = False
     if traits and is_loading(excess, traits[0]):  # the costliest
         # the others load quickly only while they wait for it, as their queues fill
-        rest = {*excess.numbers.tolist()} - {*traits[0].pattern.iterations}
-        loaders_bind = bool(rest) and others_wait_for_data(excess, traits[0], [*rest])
+        others = {*excess.numbers.tolist()} - {*traits[0].pattern.iterations}
+        loaders_bind = bool(others) and others_wait_for_data(excess, traits[0], [*others])
     if loaders_bind:
         excess = excess.without(Phase.LOAD)
         traits, lead = _traits(excess, noise, None)

@@ -293,9 +293,11 @@ class Calls:
         unmatched = []
         if members < 2 or len(streams) < members or len(patterns) > 1 or instances.repeats:
             instances, places = common(patterns, [each.pattern for each in streams], members)
-            left = {number: each.without(places[number]) for number, each in patterns.items()}
+            others = {number: each.without(places[number]) for number, each in patterns.items()}
             reason = REASONS[0 if members < 2 else 1]
-            unmatched += [left[each.pattern].counted(each.rank, group, reason) for each in streams]
+            unmatched += [
+                others[each.pattern].counted(each.rank, group, reason) for each in streams
+            ]
         calls = [Selected(each, places[each.pattern]) for each in streams]
         sizes = self._taken("bytes", calls)
         if sizes is not None and len(instances.iteration):

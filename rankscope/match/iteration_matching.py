@@ -458,7 +458,7 @@ def agreements(
         shifts: the shifts in question.
         clocks: whether the ends are of the clocks of UTC.
     """
-    found = {}
+    at_shift = {}
     for shift in shifts:
         own_ends, other_ends = overlapping(own, reference, shift)
         known = np.flatnonzero((own_ends >= 0) & (other_ends >= 0))
@@ -466,20 +466,20 @@ def agreements(
             continue
         distance = own_ends[known] - other_ends[known]
         step = float(np.median(np.diff(other_ends[known]) / np.diff(known)))
-        found[shift] = Agreement(
+        at_shift[shift] = Agreement(
             float(np.abs(np.diff(distance)).mean()),
             clocks and abs(float(np.median(distance))) < NEAR * step,
             SHARPER ** (1 + ENOUGH / len(known)),
         )
-    return dict(sorted(found.items(), key=lambda item: item[1].apart))
+    return dict(sorted(at_shift.items(), key=lambda item: item[1].apart))
 
 
 def _sharpest(own: _Sequence, reference: _Sequence, fits: list[int], clocks: bool) -> int | None:
     """The shift at which the ends clearly agree best; None where no shift stands out."""
-    found = agreements(own.ends, reference.ends, fits, clocks)
-    if len(found) < min(len(fits), 2):
+    at_shift = agreements(own.ends, reference.ends, fits, clocks)
+    if len(at_shift) < min(len(fits), 2):
         return None
-    (shift, best), *others = found.items()
+    (shift, best), *others = at_shift.items()
     if not others:  # steps that are alike fit wherever enough of them overlap
         return shift if best.near or np.ptp(own.sequence[1:-1]) else None
     least = SHARPER if best.near else best.chance

@@ -269,9 +269,9 @@ def select(
             hint="do the reports belong to one run, and do their captures overlap?",
         )
     unknown = _unknown(common, lengths)
-    left = sorted({*common} - {*unknown["iteration"]})
-    if left and len(left) < len(common):
-        common = left
+    with_work = sorted({*common} - {*unknown["iteration"]})
+    if with_work and len(with_work) < len(common):
+        common = with_work
         problems.append(_without_work(unknown))
     warmup, settled = _warmup(common, lengths)
     if not settled:

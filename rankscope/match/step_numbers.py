@@ -147,14 +147,14 @@ def _shift(own: Times, reference: Times, clocks: bool) -> tuple[int, bool]:
     do not vary. The fewer steps, the better they must agree, if `clocks` do not as well.
     """
     furthest = min(FURTHEST, len(own) - LEAST_OVERLAP)
-    found = agreements(own, reference, range(-furthest, furthest + 1), clocks)
-    near = [shift for shift in found if found[shift].near]
-    if 0 not in found:
+    at_shift = agreements(own, reference, range(-furthest, furthest + 1), clocks)
+    near = [shift for shift in at_shift if at_shift[shift].near]
+    if 0 not in at_shift:
         return 0, not near
-    by_clock = [shift for shift in near if SHARPER * found[shift].apart < found[0].apart]
+    by_clock = [shift for shift in near if SHARPER * at_shift[shift].apart < at_shift[0].apart]
     if by_clock:
         return by_clock[0], True
-    (best, first), *others = found.items()
+    (best, first), *others = at_shift.items()
     if others and first.chance * first.apart < others[0][1].apart:
         return best, True
-    return 0, found[0].near or not near
+    return 0, at_shift[0].near or not near

@@ -25,22 +25,22 @@ def _idle(context: CauseContext, *, cause: CauseKind) -> list[Finding]:
 COPIES = Detector(
     kind=CauseKind.COPIES,
     findings=partial(_large, cause=CauseKind.COPIES, kinds=("copy", "set")),
-    sentence=lambda found: f"copies take {ms(found.excess_ns)} longer",
+    sentence=lambda finding: f"copies take {ms(finding.excess_ns)} longer",
     kinds=("copy", "set"),
 )
 
 LOADER = Detector(
     kind=CauseKind.LOADER,
     findings=partial(_idle, cause=CauseKind.LOADER),
-    sentence=lambda found: f"the device idles {ms(found.excess_ns)} longer, waiting for data",
+    sentence=lambda finding: f"the device idles {ms(finding.excess_ns)} longer, waiting for data",
     kinds=("idle",),
 )
 
 STARVED = Detector(
     kind=CauseKind.STARVED,
     findings=partial(_idle, cause=CauseKind.STARVED),
-    sentence=lambda found: (
-        f"the device idles {ms(found.excess_ns)} longer, because the host launches late"
+    sentence=lambda finding: (
+        f"the device idles {ms(finding.excess_ns)} longer, because the host launches late"
     ),
     kinds=("idle",),
 )
@@ -48,7 +48,9 @@ STARVED = Detector(
 RANGE = Detector(
     kind=CauseKind.RANGE,
     findings=partial(_large, cause=CauseKind.RANGE, kinds=("range",)),
-    sentence=lambda found: f"range {sanitized(found.name)} takes {ms(found.excess_ns)} longer",
+    sentence=lambda finding: (
+        f"range {sanitized(finding.name)} takes {ms(finding.excess_ns)} longer"
+    ),
     capture=Record.PARTS,
     precedence=Precedence.SURROUNDING,
 )

@@ -102,15 +102,15 @@ DEVICE = Detector(
 MORE = Detector(
     kind=CauseKind.MORE_WORK,
     findings=partial(_findings, cause=CauseKind.MORE_WORK),
-    sentence=lambda found: f"{_taking_longer(found)} for more work",
+    sentence=lambda finding: f"{_taking_longer(finding)} for more work",
     kinds=("kernel",),
 )
 
 CONTENTION = Detector(
     kind=CauseKind.CONTENTION,
     findings=partial(_findings, cause=CauseKind.CONTENTION),
-    sentence=lambda found: (
-        f"{_taking_longer(found)}, because more of it than usual overlaps collectives"
+    sentence=lambda finding: (
+        f"{_taking_longer(finding)}, because more of it than usual overlaps collectives"
     ),
     kinds=("kernel",),
 )

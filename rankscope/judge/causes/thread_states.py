@@ -54,8 +54,8 @@ def _allocation(finding: Finding) -> str:
 PROFILER = Detector(
     kind=CauseKind.PROFILER,
     findings=partial(_largest, cause=CauseKind.PROFILER, chosen=state_is(HostState.PROFILER)),
-    sentence=lambda found: (
-        f"the profiler itself took {explained_part(found)} ({sanitized(found.name)})"
+    sentence=lambda finding: (
+        f"the profiler itself took {explained_part(finding)} ({sanitized(finding.name)})"
     ),
     tables=(TABLE,),
     capture=Record.HOST,
@@ -74,8 +74,8 @@ ALLOCATOR = Detector(
 PREEMPTED = Detector(
     kind=CauseKind.PREEMPTED,
     findings=_preempted,
-    sentence=lambda found: (
-        f"off the CPU {explained_part(found)} without waiting in a call, {found.detail}: "
+    sentence=lambda finding: (
+        f"off the CPU {explained_part(finding)} without waiting in a call, {finding.detail}: "
         "preempted, throttled, or waiting for pages of a mapped file"
     ),
     tables=(TABLE,),
