@@ -247,7 +247,7 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
         return empty(SYNC_CALLS), empty(CAPTURES), np.empty(0, np.bool_)
     place, first = places(codes(calls[["nameId"]]))
     named = pl.DataFrame({"name": pool.of(taken(calls["nameId"], first))})
-    by_name = named.with_columns(start=0, end=NEVER).select(
+    by_name = named.with_columns(start=0, end=NEVER).select(  # as of calls of any length
         "name",
         captures=captures(),
         launches=launches_kernel(),
