@@ -69,7 +69,12 @@ log = logging.getLogger("rankscope.compare")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The cached answers that are no tables: the rows of the table `answers`, as JSON."""
+    """The cached answers that are no tables: the rows of the table `answers`, as JSON.
+
+    `calls` and `call_iterations` are of `MatchSummary`, `middle_ns` and `method` of `Clocks`,
+    `roles` to `replicas` of `Roles`, `flag_metric` and `story` of `Outliers`. `replayed`: whether
+    the table `what_if` is stored.
+    """
 
     fingerprint: str
     scope: ReusedScope

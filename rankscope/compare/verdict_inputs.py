@@ -26,7 +26,7 @@ NAMED_WORK = ("rank", "kind", "name", "total_ns", "count")
 """The columns of ACTIVITIES in which a wait may hide; all would take 20 times the memory."""
 
 FEW_ITERATIONS = 3
-"""Most iterations with which the collectives in them show who is slow."""
+"""Most selected iterations for which the work between collectives is computed."""
 
 
 def verdict_inputs(
@@ -116,10 +116,10 @@ def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
 def _judged_rows(
     rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool
 ) -> tuple[pl.DataFrame, dict[int, int] | None]:
-    """The rows, with the time between collectives as the work of a capture; and the work left out.
+    """The rows to judge, and rank → the work that they leave out, ns; None where they leave none.
 
-    The beginning and the end of a capture say nothing about a rank; its late arrivals do. The work
-    that is left out is given by rank.
+    The work of a capture is the time between its collectives: how it begins and ends says nothing
+    about a rank. Without these times, a rank's work is how late it came to a single collective.
 
     Args:
         rows: JUDGED columns of the selected iterations.
@@ -164,10 +164,11 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
 
 
 def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:
-    """What holds up the median rank beside known waits, in all iterations, ns; None where unknown.
+    """How long transfers, and calls that were not matched, hold up the median rank: sums, ns.
 
-    Of a rank's exposed communication that is no known wait, transfers are at most what its
-    collectives take once all members have arrived. The rest is in calls that were not matched.
+    A rank's exposed communication less its known waits is transfers, as far as its collectives take
+    time after all members have arrived. The rest is in calls that were not matched. Both are None
+    where they are unknown.
     """
     beside = (pl.col("exposed_communication_ns") - pl.col("wait_ns")).clip(0)
     transfer = pl.min_horizontal(beside, "collective_transfer_ns")

@@ -57,13 +57,13 @@ def part_name(part: str) -> str:
 class Theme:
     """Colours of one kind of page."""
 
-    page: str
-    ink: str
-    muted: str
-    faint: str
+    page: str  # the background
+    ink: str  # main text
+    muted: str  # other text, and marks
+    faint: str  # grids, and work of background threads
     wait: str
     transfer: str
-    late: str
+    late: str  # the last arrival, and the slow rank
     excess: tuple[str, ...]  # from the least to the most
 
     @property

@@ -84,7 +84,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
     """Each metric across ranks: lowest, median and highest rank, imbalance and lost time.
 
     Args:
-        show_all: show unknown metrics, details, and metrics in which ranks hardly differ, too.
+        show_all: show unknown and unusual metrics, and those in which ranks hardly differ, too.
     """
 
     def who(metric: Metric, score: Score | None) -> str:
@@ -263,6 +263,10 @@ def ranks_table(
     """A row per rank, sorted by the first known metric, the highest first; None if none is known.
 
     The most relevant ranks are those that the verdict names, then those with the highest values.
+
+    Args:
+        metrics: names of the columns; None: the leading metrics.
+        only: the ranks to show; None: all.
     """
     names = metrics or [name for name in leading_metrics() if column_of(name) in result.ranks]
     if metrics is None and shown_metrics(result)[:1] == ["collective_wait"]:

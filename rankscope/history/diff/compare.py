@@ -44,6 +44,7 @@ LEAST_CHANGE = 0.01
 that is not a time, of the metric's mean over ranks before."""
 
 LEAST_ITERATIONS = 5
+"""Fewest iterations of a run to tell change from noise."""
 
 MOST_METRICS = 3
 """Metrics that a sentence names."""

@@ -11,7 +11,7 @@ import polars as pl
 from rankscope.history.fleet.collect import Collected
 from rankscope.history.fleet.pieces import appearances
 from rankscope.history.fleet.rates import shrunken
-from rankscope.history.fleet.sentences import Suspect, next_step, sentence
+from rankscope.history.fleet.sentences import KINDS, Suspect, next_step, sentence
 from rankscope.history.fleet.suspects import LEAST_GUILTY, judged
 from rankscope.history.fleet.trend import follows, since, trend
 from rankscope.model.reports import RunWarning
@@ -116,13 +116,9 @@ def _hardware(
         odds: `Judged.pieces`.
         suspects: kind and id of each; a suspected slot marks its host.
     """
-    slots = {
-        id_.rsplit(" ", 1)[0]: id_.rsplit(" ", 1)[1] for kind, id_ in suspects if kind == "slot"
-    }
+    slots = dict(id_.rsplit(" ", 1) for kind, id_ in suspects if kind == "slot")
     named = {("host", host) for host in slots} | {each for each in suspects if each[0] != "slot"}
-    real = rows.filter(pl.col("kind").is_in(["host", "gpu", "nic"])).sort(
-        "order", maintain_order=True
-    )
+    real = rows.filter(pl.col("kind").is_in([*KINDS])).sort("order", maintain_order=True)
     pieces = real.group_by("kind", "id", maintain_order=True).agg(
         pl.col("host").last(),
         pl.col("slot").last(),
@@ -141,13 +137,13 @@ def _hardware(
                 pl.Series(name, column) for name, column in zip(RATES, columns, strict=True)
             )
         )
-    keys = pl.struct("kind", "id")
-    listed = [{"kind": kind, "id": id_} for kind, id_ in sorted(named)]
+    marked = pl.DataFrame(sorted(named), schema=KEY, orient="row").with_columns(suspect=True)
     table = (
         pl.concat(parts)
         .join(odds.select("kind", "id", "p"), on=["kind", "id"], how="left")
+        .join(marked, on=["kind", "id"], how="left")
         .with_columns(
-            suspect=keys.is_in(pl.Series(listed, dtype=pl.Struct(KEY)).implode()),
+            pl.col("suspect").fill_null(value=False),
             slot=pl.when(pl.col("kind") == "host")
             .then(pl.col("id").replace_strict(slots, default=None, return_dtype=pl.String))
             .otherwise("slot"),
