@@ -22,6 +22,7 @@ from rankscope.history.diff.shifts import (
 )
 from rankscope.judge.levels import HALF
 from rankscope.judge.phrases import amount
+from rankscope.model.kinds import NAMED_PHASES, Phase
 from rankscope.model.metrics import METRICS, Need, Unit
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import (
@@ -117,6 +118,11 @@ def diff_runs(
         sentence = f"Inconclusive: {hindrance}."
         return RunDiff(tuple(unknown), (), sentence, tuple(problems), is_judged=False)
     values = [values_of(frame, both, [*names, "work"]) for frame in runs]
+    if Phase.OTHER in names:
+        named = np.array([_phases_named(frame, both) for frame in runs])
+        alike = (named == named[0]).all(axis=(0, 1))
+        for each in values:
+            each[Phase.OTHER] = np.where(alike[:, None], each[Phase.OTHER], np.nan)
     few = min(len(each["iteration"][0]) for each in values)
     if few < LEAST_ITERATIONS:
         problems.append(
@@ -153,6 +159,12 @@ def diff_runs(
     else:
         sentence = "Inconclusive: too few iterations to tell change from noise."
     return RunDiff(tuple(overall), tuple(single), sentence, tuple(problems), is_same, judged)
+
+
+def _phases_named(frame: pl.DataFrame, ranks: list[int]) -> np.ndarray:
+    """Whether each rank's report names each phase, shape (phases, ranks); `other` is the rest."""
+    values = values_of(frame, ranks, [*NAMED_PHASES])
+    return np.array([~np.isnan(values[phase]).all(axis=1) for phase in NAMED_PHASES])
 
 
 def _differ(alone: list[int], signs: tuple[str, ...]) -> Iterator[RunWarning]:

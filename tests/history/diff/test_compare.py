@@ -10,6 +10,7 @@ import pytest
 from rankscope.errors import UsageError
 from rankscope.history.diff.compare import RunDiff, diff_runs
 from rankscope.history.diff.shifts import Change
+from rankscope.model.kinds import NAMED_PHASES
 from tests.forge import scene, simulate
 from tests.support import MS
 
@@ -133,6 +134,20 @@ def test_one_sign_of_another_job_may_be_a_change() -> None:
     found = diff_runs(run, tenfold, METRICS, "mean", ("iterations 10 times as long",))
     assert [each.code for each in found.problems] == ["jobs-differ"]
     assert found.iteration.certain
+
+
+def test_the_rest_of_a_rank_is_compared_where_both_runs_name_its_phases() -> None:
+    """A rank without ranges spends all its work in `other`."""
+    run, unnamed = measured(0), pl.col("rank") == 1
+    phases = [f"{each}_ns" for each in NAMED_PHASES]
+    before = run.with_columns(
+        pl.when(unnamed).then("work_ns").otherwise("other_ns").alias("other_ns"),
+        *(pl.when(~unnamed).then(each).alias(each) for each in phases),
+    )
+    found = diff_runs(before, run, METRICS, "mean")
+    assert of(found, "other", 1).before_ns is None
+    assert of(found, "other", 0).before_ns is not None
+    assert "Better" not in found.sentence
 
 
 @pytest.mark.parametrize("extra_ms", [4.0, 8.0])
