@@ -88,7 +88,7 @@ class Prices:
         if alike and named[0].sum() >= len(COMPUTING_PHASES) - 1:
             return None
         if alike and named.any():
-            return "ranks name one phase of their work alone"
+            return "ranks name only one phase of their work"
         return f"{'no' if alike else 'not every'} rank names the phases of its work"
 
     @property

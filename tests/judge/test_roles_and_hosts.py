@@ -181,5 +181,5 @@ def test_gains_are_exact_where_at_most_one_phase_is_unnamed() -> None:
 
     assert why() is None
     assert why("optimizer") is None
-    assert why("forward", "backward") == "ranks name one phase of their work alone"
+    assert why("forward", "backward") == "ranks name only one phase of their work"
     assert why("forward", "backward", "optimizer") == "no rank names the phases of its work"

@@ -102,9 +102,9 @@ class Verdict(Struct, kw_only=True):
         bool,
         says(
             "`true` where the gains are at most these: the run cannot be replayed, as with missing "
-            "ranks; not every rank names the phases of its work; each capture is one iteration; "
-            "the devices wait for launches anyway; a rank always waits for its loader, while the "
-            "others' loaders may work ahead; or waiting for the network is all there is"
+            "ranks; not every rank names two phases of its work or more; each capture is one "
+            "iteration; the devices wait for launches anyway; a rank always waits for its loader, "
+            "while the others' loaders may work ahead; or waiting for the network is all there is"
         ),
     ]
     gain_all_ns: Annotated[
