@@ -421,7 +421,7 @@ def _problems(comparison: Comparison, axes: dict[int, str]) -> Iterator[RunWarni
 
 
 def phases_of(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
-    """TIMELINE_PHASES of one rank, on its report's axis."""
+    """TIMELINE_PHASES of one rank, on its report's axis; iterations are numbered `shift` higher."""
     clocks = {"host": host_segments(detail.host, not detail.hidden)}
     if detail.has_device:
         clocks["gpu"] = device_segments(detail.device)
@@ -443,7 +443,12 @@ def states_of(
     numbers: tuple[int, ...],
     host_of: HostEvents | None,
 ) -> pl.DataFrame:
-    """TIMELINE_STATES of one rank in some iterations, on its report's axis."""
+    """TIMELINE_STATES of one rank in the iterations `numbers`, on its report's axis.
+
+    Args:
+        shift: added to the report's own numbers.
+        host_of: gives what threads did in spans of time; None where no report records it.
+    """
     windows = detail.iterations.frame.with_columns(pl.col("iteration") + shift).filter(
         pl.col("iteration").is_in(numbers)
     )
@@ -464,7 +469,7 @@ def states_of(
 
 
 def operations_of(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
-    """TIMELINE_OPERATIONS of one rank, on its report's axis."""
+    """TIMELINE_OPERATIONS of one rank, on its report's axis; `shift` as in `phases_of`."""
     work = pl.concat(belonging(part, detail.iterations.frame) for part in detail.work.parts())
     collective = pl.col("operation").is_not_null()
     kind, name = (pl.col(each).cast(pl.String) for each in ("kind", "name"))

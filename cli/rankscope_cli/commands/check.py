@@ -122,6 +122,7 @@ def _show_warnings(db: Path, output: Format) -> None:
 def _show(
     reports: tuple[CheckedReport, ...], output: Format, show_all: bool, verbose: bool
 ) -> None:
+    """Print what reports can answer, what is wrong with them, and how to capture better ones."""
     from rankscope.output import check_report, markdown_csv
 
     if output is Format.JSON:

@@ -164,6 +164,7 @@ def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
 def _show(
     db: Path, comparison: Comparison, done: Ingested, output: Format, quiet: bool, verbose: bool
 ) -> None:
+    """Print what became of each report: a line in all, with `verbose` or as CSV a row each."""
     import polars as pl
 
     from rankscope.output import frame_table

@@ -190,6 +190,7 @@ def _problems(picks: Picks) -> list[RunWarning]:
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
+    """Print the picks, where to look in them, and how to open them."""
     from rankscope.output import markdown_csv, text_tables
     from rankscope.output.nsys_view import LONGEST_COMMAND
     from rankscope.output.quantities import short_path

@@ -113,10 +113,9 @@ def diff_runs(
     alone = sorted(set.union(*({*run["rank"]} for run in runs)) - {*both})
     problems = [*_differ(alone, signs)]
     if not both:
-        unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
         hindrance = _unlike(signs) if len(signs) > 1 else "the runs share no rank"
         sentence = f"Inconclusive: {hindrance}."
-        return RunDiff(tuple(unknown), (), sentence, tuple(problems), is_judged=False)
+        return RunDiff(tuple(map(Change, names)), (), sentence, tuple(problems), is_judged=False)
     values = [values_of(frame, both, [*names, "work"]) for frame in runs]
     if Phase.OTHER in names:
         named = np.array([_phases_named(frame, both) for frame in runs])

@@ -15,7 +15,7 @@ from rankscope.model.metrics import METRICS, column_of
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A metric before and after; `low` and `high` bound its relative change.
+    """A metric before and after, None where unknown; `low` and `high` bound its relative change.
 
     The bounds hold for all changes at once with a probability of 1 - `FALSE_ALARM`; they are None
     where the change is, or where nothing varies. `certain`: they do not include 0, and the change
@@ -23,13 +23,13 @@ class Change:
     """
 
     metric: str
-    rank: int | None  # None: the mean over ranks
-    before_ns: float | None  # an integer, except of a metric whose values are not
-    after_ns: float | None
-    change: float | None  # after / before - 1; None, as its bounds, where `before_ns` is 0
-    low: float | None
-    high: float | None
-    certain: bool
+    rank: int | None = None  # None: the mean over ranks
+    before_ns: float | None = None  # an integer, except of a metric whose values are not
+    after_ns: float | None = None
+    change: float | None = None  # after / before - 1; None, as its bounds, where `before_ns` is 0
+    low: float | None = None
+    high: float | None = None
+    certain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Shift:
     common_freedom: int  # those of `common`
 
     def of_ranks(self, metric: str, ranks: list[int], false_alarm: float) -> list[Change]:
-        """A change per rank."""
+        """A change per rank; `false_alarm` is the probability that chance makes one certain."""
         return [
             _change(metric, *row, self.freedom, false_alarm)
             for row in zip(ranks, self.before, self.after, self.noise, strict=True)
@@ -134,7 +134,11 @@ def noise_of_slowest(work: tuple[Values, Values], statistic: str) -> float | Non
 
 
 def values_of(frame: pl.DataFrame, ranks: list[int], names: list[str]) -> dict[str, Values]:
-    """Metric → an array of shape (ranks, iterations), in which nan is unknown."""
+    """Metric → an array of shape (ranks, iterations), in which nan is unknown.
+
+    Args:
+        frame: rank, iteration, `<metric>_ns`: a row for each of these ranks and each iteration.
+    """
     rows = frame.filter(pl.col("rank").is_in(ranks)).sort("rank", "iteration")
     shape = len(ranks), rows["iteration"].n_unique()
     return {
@@ -150,7 +154,7 @@ def _change(
     false_alarm: float,
 ) -> Change:  # fmt: skip
     if np.isnan(before) or np.isnan(after):
-        return Change(metric, rank, None, None, None, None, None, False)
+        return Change(metric, rank)
     apart = after - before
     is_whole = METRICS[metric].unit.is_whole
     reach = noise.quantile(1 - false_alarm / 2, freedom) * deviation

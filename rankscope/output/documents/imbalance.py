@@ -123,7 +123,12 @@ def imbalance(
     rows: pl.DataFrame,
     only: Collection[int] | None = None,
 ) -> Imbalance:
-    """The document of `imbalance`."""
+    """The document of `imbalance`.
+
+    Args:
+        rows: the rows of `--by`.
+        only: the ranks of `ranks`; None: all.
+    """
     what_if = result.what_if
     return Imbalance(
         run=run_of(db, comparison.facts),

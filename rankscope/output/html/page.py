@@ -98,7 +98,13 @@ def filled(
 def render_page(
     comparison: Comparison, result: Imbalance, picks: Picks, detail: ShownTimeline, origin: Origin
 ) -> bytes:
-    """The whole page as UTF-8."""
+    """The whole page as UTF-8.
+
+    Args:
+        comparison: up to its last stage.
+        result: `Comparison.imbalance` of all metrics.
+        detail: the timeline of the picks.
+    """
     data = page_data(comparison, result, picks, detail, origin)
     lead, stop, remainder = data["verdict"]["sentence"].partition(". ")
     lead += stop

@@ -66,7 +66,14 @@ def make_page(
     ranks: str | None = None,
     is_served: bool = False,
 ) -> Page:
-    """The page of a run."""
+    """The page of a run.
+
+    Args:
+        db: its database.
+        target: the file of the page.
+        ranks: the option `--ranks`, for the commands on the page.
+        is_served: the page may ask its own server.
+    """
     detail = _detail(comparison, picks)
     origin = Origin(db, target, f"rankscope {__version__}", ranks, is_served)
     content = render_page(comparison, comparison.imbalance(), picks, detail, origin)

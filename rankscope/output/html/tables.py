@@ -69,7 +69,11 @@ def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Documen
 def number_tables(
     comparison: Comparison, result: Imbalance, flagged_cells: pl.DataFrame
 ) -> list[Document]:
-    """Tables across ranks, by rank, iteration, host and collective, and of flagged cells."""
+    """Tables across ranks, by rank, iteration, host and collective, and of flagged cells.
+
+    Args:
+        flagged_cells: the result of `flagged`.
+    """
     ranks = result.ranks.select(
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
     )

@@ -175,6 +175,7 @@ def _notes(comparison: Comparison, known: Sequence[int]) -> list[str]:
 def _boxes(
     axes: Axes, frame: pl.DataFrame, late: pl.DataFrame, rows: Sequence[Row], theme: Theme
 ) -> None:
+    """Draw the quartiles, the 5th and 95th percentile and the single collectives of each row."""
     place_of = {row.rank: row.place for row in rows}
     shown = frame.filter(pl.col("rank").is_in([*place_of]))
     places = shown["rank"].replace_strict(place_of, return_dtype=pl.Float64).to_numpy()

@@ -63,6 +63,7 @@ def draw(fleet: Fleet, theme_name: str = "light") -> Figure:
 
 
 def _drawn(fleet: Fleet, grid: FleetMap, theme: Theme) -> Figure:
+    """The map with its labels, and beside it the scale of costs, if anything is named."""
     labels = [drawable(each.label) for each in grid.rows]
     sizes = [
         text_width(text, SMALL + 0.5, "bold" if row.suspect else "normal")

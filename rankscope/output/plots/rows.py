@@ -82,7 +82,11 @@ def row_labels(
     stragglers: Sequence[int],
     theme: Theme,
 ) -> None:
-    """Label the rows with rank and group, stragglers in bold, and gaps with the ranks left out."""
+    """Label the rows with rank and group, stragglers in bold, and gaps with the ranks left out.
+
+    Args:
+        groups: the host or role of each row; None: unknown.
+    """
     names = [
         f"rank {row.rank}" + ("" if group is None else f" · {drawable(group, LONGEST_LABEL)}")
         for row, group in zip(rows, groups, strict=True)
@@ -165,7 +169,7 @@ def bracket(
 
 
 def rank_ticks(axes: Axes, labels: Sequence[str], row_height: float) -> None:
-    """Label as many rows of `axes` as there is room for."""
+    """Label as many rows of `axes` as there is room for; `row_height` is in inches."""
     step = next(
         size
         for size in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2**20)
