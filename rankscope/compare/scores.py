@@ -3,7 +3,7 @@
 import polars as pl
 
 from rankscope.errors import UsageError
-from rankscope.model.kinds import Statistic
+from rankscope.model.kinds import NAMED_PHASES, Phase, Statistic
 from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.results import Efficiency, MetricSummary, Score
 from rankscope.util.robust import modified_z
@@ -52,12 +52,16 @@ def scores(wide: pl.DataFrame, metrics: list[str], statistic: str) -> pl.DataFra
 def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSummary:
     """One metric across ranks; all None where a rank lacks it, and no spread of one rank.
 
+    `other` is the rest beside the named phases: None where only some ranks name any.
+
     Args:
         wide: rank, iteration, `<metric>_ns` of the selected iterations.
         ranked: what `scores` returned.
     """
     column = column_of(metric)
-    if ranked.is_empty() or ranked[column].null_count():
+    unnamed = pl.all_horizontal(pl.col(column_of(phase)).is_null() for phase in NAMED_PHASES)
+    is_rest = metric == Phase.OTHER and ranked.select(unnamed).to_series().n_unique() > 1
+    if ranked.is_empty() or ranked[column].null_count() or is_rest:
         return MetricSummary(metric, None, None, None, None, None, None)
     order = ranked.sort(column, "rank").select("rank", column).rows()
     mean = sum(value for _, value in order) / len(order)

@@ -6,7 +6,8 @@ import pytest
 
 from rankscope.compare.scores import role_z, scores, summarise
 from rankscope.errors import UsageError
-from rankscope.model.metrics import METRICS, check_metrics
+from rankscope.model.kinds import NAMED_PHASES
+from rankscope.model.metrics import METRICS, check_metrics, column_of
 from rankscope.model.results import MetricSummary
 from tests.support import inputs_of
 
@@ -59,6 +60,22 @@ def test_unknown_is_no_zero() -> None:
     assert (output.min.value, output.max.value) == (4, 6)
     unknown = summary({0: [None, None], 1: [6, 7]})
     assert (unknown.mean, unknown.min, unknown.max, unknown.lost) == (None,) * 4
+
+
+def test_the_rest_is_not_compared_with_all_of_a_rank_that_names_no_phase() -> None:
+    names = [*NAMED_PHASES, "other"]
+    frame = wide({0: [4, 4], 1: [9, 9]}).with_columns(
+        pl.col("work_ns").alias(column_of(name)) for name in names
+    )
+    some = frame.with_columns(
+        pl.when(pl.col("rank") == 0).then(column_of(name)).alias(column_of(name))
+        for name in NAMED_PHASES
+    )
+    none = frame.with_columns(pl.lit(None, pl.Int64).alias(column_of(n)) for n in NAMED_PHASES)
+    found = [
+        summarise(each, scores(each, names, "mean"), "other").max for each in (frame, some, none)
+    ]
+    assert [each is None for each in found] == [False, True, False]
 
 
 def z_of(work: list[int], roles: list[str]) -> list[float]:
