@@ -82,9 +82,9 @@ def _in_words(suspect: Suspect) -> str:
     if suspect.trend in ("worse", "better"):
         text += ", getting " + suspect.trend
     if suspect.follows == "card":
-        text += ", and its guilt moved with the card"
+        text += ", and the slowness moved with the card"
     elif suspect.follows == "slot":
-        text += ", and its guilt stayed with the slot when cards changed"
+        text += ", and the slowness stayed with the slot when cards changed"
     return text
 
 
@@ -103,7 +103,7 @@ def next_step(
     """
     if not suspects:
         return (
-            "profile more runs: a suspect needs three guilty ones"
+            "profile more runs: a suspect is named in at least three"
             if runs < 3 or is_any_named
             else "nothing to check; add further runs as they come"
         )
