@@ -39,6 +39,12 @@ COMMANDS = (
 )
 """Each is the function of its name in the module of its name in `rankscope_cli.commands`."""
 
+OF_READING = (
+    *("--iteration", "--phase", "--collective", "--rank-pattern"),
+    *("--on-error", "--rebuild", "--run", "--all-runs"),
+)
+"""Options of `ingest` that others are often given."""
+
 SETTINGS = {"explain": {"ignore_unknown_options": True}}
 """Settings of typer that one command needs."""
 
@@ -105,7 +111,7 @@ def _run(words: list[str]) -> int:
         if isinstance(error, (KeyboardInterrupt, typer.Abort)):
             code = EXIT_INTERRUPTED
         elif caught.number is None:
-            return _failed(error)
+            return _failed(error, " ".join(["rankscope", *words[:1]]))
     if caught.number is not None:
         code = SIGNAL_EXIT + caught.number
     if code in EXITS_OF_SIGNALS and (hint := hint_after_signal(words)):  # Ctrl-C is typer's code
@@ -114,8 +120,12 @@ def _run(words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _failed(error: BaseException) -> int:
-    """Print an error that the user can fix, and give its exit code; raise other errors again."""
+def _failed(error: BaseException, path: str) -> int:
+    """Print an error that the user can fix, and give its exit code; raise other errors again.
+
+    Args:
+        path: the program and the command.
+    """
     if limits.is_of_memory(error):
         console.error(*limits.little_memory())
         return EXIT_TOOL
@@ -126,7 +136,7 @@ def _failed(error: BaseException) -> int:
         console.error(error.message, error.hint, error.code, getattr(error, "lines", ()))
         return next((code for kind, code in EXITS.items() if isinstance(error, kind)), 1)
     if isinstance(error, typer.TyperException):
-        return _usage(error)
+        return _usage(error, path)
     if isinstance(error, OSError):
         return _output_failed(error)
     raise error
@@ -143,10 +153,10 @@ def _output_failed(error: OSError) -> int:
     return EXIT_TOOL
 
 
-def _usage(error: typer.TyperException) -> int:
+def _usage(error: typer.TyperException, path: str) -> int:
     """Print what is wrong with an option or argument in two lines, and give the exit code."""
     context = getattr(error, "ctx", None)
-    path = getattr(context, "command_path", "rankscope")
+    path = getattr(context, "command_path", path)
     message = " ".join(error.format_message().split()).replace("Value error, ", "")
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         console.write(error.format_message())
@@ -164,23 +174,14 @@ def _usage_hint(message: str, path: str) -> str | None:
         return f"the result goes to stdout: {path} > FILE"
     if message.startswith("Missing option '--output'"):
         return f"{path} -o FILE"
-    if unknown := re.match(r"No such option: (--[\w-]+)", message):
-        return _misplaced(unknown[1], path)
+    if unknown := re.match(rf"No such option: ({'|'.join(OF_READING)})\b(?!-)", message):
+        return f"reports are read with it: rankscope ingest PROFILES {unknown[1]} …, then {path}"
     extra = re.match(r"Got unexpected extra arguments? ?(?:\(s\) )?\((.*)\)", message)
     words = extra[1] if extra else ""
     if words.endswith(".duckdb"):
         return f"{path} --db {words}"
     exist = words and all(os.path.exists(word) for word in words.split())
     return f"first rankscope ingest {words}, then {path}" if exist else None
-
-
-def _misplaced(option: str, path: str) -> str | None:
-    """A hint at an option of `ingest` that another command was given; None for other options."""
-    group = typer.main.get_command(program(["ingest"]))
-    options = getattr(group, "commands", {})["ingest"].params
-    if path.endswith(" ingest") or not any(option in each.opts for each in options):
-        return None
-    return f"reports are read with it: rankscope ingest PROFILES {option} …, then {path}"
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ def test_a_missing_database_names_those_beside_it(cli: Cli, sample: Stored) -> N
         (("ingest", "profiles", "-o", "x.duckdb"), "--db FILE names the database"),
         (("imbalance", "-o", "x.json"), "rankscope imbalance > FILE"),
         (("report",), "rankscope report -o FILE"),
+        (("pick-reports", "--view"), "see rankscope pick-reports --help"),
         (("imbalance", "--iteration", "step_(\\d+)"), "rankscope ingest PROFILES --iteration"),
         (("pick-reports", "run.duckdb"), "rankscope pick-reports --db run.duckdb"),
         (("plot", "heatmap", "profiles"), "first rankscope ingest profiles"),
