@@ -11,6 +11,7 @@ from rankscope.compare import scores
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, role_of, stored_rows
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
+from rankscope.errors import UsageError
 from rankscope.judge.excess import excess_of
 from rankscope.judge.story import Story, flagged
 from rankscope.match.communication import Matching, RunCalls, match_again, waits_of
@@ -23,7 +24,8 @@ from rankscope.model.reports import ENDS_ALONE, PHASES_RECUR, RunWarning
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
-from rankscope.util.wording import counted
+from rankscope.util.rank_list import few
+from rankscope.util.wording import counted, ranks_text
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
 """The columns of a run whose ranks cannot be judged."""
@@ -266,6 +268,14 @@ class Comparison:
             .drop(WHO)
             .with_columns(selected=pl.col("iteration").is_in(numbers))
         )
+
+    def check_ranks(self, ranks: Sequence[int]) -> None:
+        """Raises `UsageError` if the run lacks one of these ranks."""
+        present = self.tables.ranks["rank"].sort().to_list()
+        if absent := sorted({*few(ranks, "rank")} - {*present}):
+            raise UsageError(
+                f"rank {absent[0]} is not in this run", hint=f"it holds {ranks_text(present)}"
+            )
 
     def knows(self, metric: str) -> bool:
         """Whether a metric is known anywhere in the selected iterations."""

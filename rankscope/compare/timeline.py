@@ -234,13 +234,10 @@ def _waiting(comparison: Comparison, calls: pl.DataFrame) -> pl.DataFrame:
 
 def _check(comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> None:
     """Raises `UsageError` if the run lacks a rank, or all of these ranks lack an iteration."""
-    present = comparison.tables.ranks["rank"].sort().to_list()
-    absent = [rank for rank in ranks if rank not in present]
-    if absent or not ranks:
-        raise UsageError(
-            f"rank {absent[0]} is not in this run" if absent else "no ranks are named",
-            hint=f"it holds {ranks_text(present)}",
-        )
+    if not ranks:
+        present = ranks_text(comparison.tables.ranks["rank"])
+        raise UsageError("no ranks are named", hint=f"the run holds {present}")
+    comparison.check_ranks(ranks)
     own_iterations = comparison.tables.iterations.filter(pl.col("rank").is_in(ranks))
     present_numbers = own_iterations["iteration"].unique().sort().to_list()
     unknown = sorted({*numbers} - {*present_numbers})

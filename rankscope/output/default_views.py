@@ -6,12 +6,10 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import lacks_phases
 from rankscope.compare.picks import Picks, among, pick
 from rankscope.compare.report_files import files_of
-from rankscope.errors import UsageError
 from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import check_metrics, column_of
 from rankscope.output.plots import PICKING, PlotOptions
 from rankscope.util.rank_list import few
-from rankscope.util.wording import ranks_text
 
 ARRIVALS = "collective_wait"
 """The metric that picks late arrivals where whole captures are compared: they wait least."""
@@ -55,16 +53,6 @@ def picks_of(
     )
 
 
-def check_ranks(comparison: Comparison, ranks: Sequence[int]) -> None:
-    """Raises `UsageError` if the run lacks one of these ranks."""
-    present = comparison.tables.ranks["rank"].sort().to_list()
-    if absent := sorted({*few(ranks, "rank")} - {*present}):
-        raise UsageError(
-            f"rank {absent[0]} is not in this run",
-            hint=f"it holds {ranks_text(present)}",
-        )
-
-
 def view_of(
     kind: str,
     comparison: Comparison,
@@ -82,7 +70,7 @@ def view_of(
     Raises:
         UsageError: the metric does not exist, or the run lacks one of the ranks.
     """
-    check_ranks(comparison, ranks or ())
+    comparison.check_ranks(ranks or ())
     few([] if iteration is None else [iteration], "iteration")
     if kind not in PICKING:
         check_metrics([] if metric is None else [metric])

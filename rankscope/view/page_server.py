@@ -34,7 +34,7 @@ from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import DatabaseChanged, RankscopeError, ReportError, ToolError, UsageError
 from rankscope.match.selection import parse_range
 from rankscope.model.options import Options
-from rankscope.output.default_views import check_ranks, picks_of
+from rankscope.output.default_views import picks_of
 from rankscope.output.documents.common import Document, dumps
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page import safe
@@ -199,7 +199,7 @@ class RunAnswers:
                 f"{counted(len(chosen), 'rank')} are too many for a timeline",
                 hint=f"name at most {MOST_RANKS}",
             )
-        check_ranks(comparison, chosen)
+        comparison.check_ranks(chosen)
         return chosen
 
 

@@ -154,11 +154,9 @@ def _rank_iterations(
     """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
     import polars as pl
 
-    from rankscope.output.default_views import check_ranks
-
     frame = comparison.rank_iterations()
     if ranks is not None:
-        check_ranks(comparison, ranks)
+        comparison.check_ranks(ranks)
         frame = frame.filter(pl.col("rank").is_in(ranks))
     if limited:
         frame = frame.filter(pl.col("iteration").is_in(comparison.selection.numbers))

@@ -151,14 +151,13 @@ def imbalance(
 def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
     """Raises `UsageError` if `--ranks` names unknown ranks, or a row of `--by` has all ranks."""
     from rankscope.errors import UsageError
-    from rankscope.output.default_views import check_ranks
 
     if by in (By.ITERATION, By.COLLECTIVE):
         raise UsageError(
             f"--ranks: a row of --by {by} is about all ranks",
             hint="leave --ranks out, or use --by rank",
         )
-    check_ranks(comparison, only)
+    comparison.check_ranks(only)
 
 
 def _lines(comparison: Comparison, result: Imbalance, advice: str, *, gain: bool) -> list[str]:
