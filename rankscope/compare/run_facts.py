@@ -102,8 +102,8 @@ def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:
         RunWarning(
             "clock-wrong",
             f"the clock of the host is {abs(seconds)} s "
-            f"{'ahead of' if seconds > 0 else 'behind'} rank {min(clocks.fits)}'s; ranks, size "
-            "and collectives say that the reports are of one job",
+            f"{'ahead of' if seconds > 0 else 'behind'} rank {min(clocks.fits)}'s; ranks and "
+            "size say that the reports are of one job; if they are of two, ingest each alone",
             tuple(ranks),
         )
         for seconds, ranks in by_amount.items()

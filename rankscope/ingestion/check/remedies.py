@@ -15,7 +15,8 @@ ANY = "slurm|pbs|mpirun|torchrun|k8s"
 OF_ANY = {
     "another-run": "read one run: rankscope ingest PATH... --run N, which lists the runs without "
     "--run; or all: --all-runs",
-    "clock-wrong": "synchronise the clocks of the hosts (NTP); the numbers do not depend on it",
+    "clock-wrong": "ingest each job alone if these are two; else synchronise the clocks of the "
+    "hosts (NTP), on which the numbers do not depend",
     "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each",
     "device-clock-wrong": "nothing to do if the numbers look right; a newer profiler or driver may "
     "convert times correctly",
