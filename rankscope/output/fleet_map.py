@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.history.fleet.fleet import Fleet
-from rankscope.history.fleet.sentences import KINDS
+from rankscope.history.fleet.sentences import KINDS, unit_of
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
 
@@ -21,9 +21,6 @@ MOST_RUNS = 240
 
 LONGEST_ID = 16
 """Most characters of a name beside a row."""
-
-UNITS = (("rank-hours", 3_600 * 10**9), ("rank-minutes", 60 * 10**9), ("rank-seconds", 10**9))
-"""Units of a cost, the largest first, in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ class FleetMap:
     @property
     def unit(self) -> tuple[str, int]:
         """The unit in which the costs are readable, and its ns."""
-        return _unit(int(self.cost_ns.max(initial=0)))
+        return unit_of(int(self.cost_ns.max(initial=0)))
 
     @property
     def left_out(self) -> list[str]:
@@ -118,17 +115,6 @@ def fleet_map(fleet: Fleet) -> FleetMap:
         more_rows=named.height - count if named.height > count else 0,
         more_runs=fleet.runs.height - runs.height,
     )
-
-
-def cost_text(cost_ns: int) -> str:
-    """A cost in its own unit: `1.5 rank-hours`."""
-    name, length = _unit(cost_ns)
-    return f"{cost_ns / length:.3g} {name}"
-
-
-def _unit(cost_ns: int) -> tuple[str, int]:
-    """The largest of `UNITS` that a cost reaches, else the smallest."""
-    return next((each for each in UNITS if cost_ns >= each[1]), UNITS[-1])
 
 
 def _cut(name: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from rankscope.history.fleet.fleet import Fleet
-from rankscope.history.fleet.sentences import KINDS, NS_PER_HOUR
+from rankscope.history.fleet.sentences import KINDS, NS_PER_HOUR, in_units
 from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.table_layout import Table
@@ -52,7 +52,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         percent(row["rate"]),
         f"{percent(row['low'])} to {percent(row['high'])}",
         UNKNOWN if p is None else "< 0.0001" if p < 1e-4 else f"{p:.2g}",
-        f"{row['cost_ns'] / NS_PER_HOUR:.3g}",
+        in_units(row["cost_ns"], NS_PER_HOUR),
         text("trend"),
         text("follows"),
         "suspect" if row["suspect"] else "",

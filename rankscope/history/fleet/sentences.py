@@ -11,6 +11,9 @@ NAMED = 3
 
 NS_PER_HOUR = 3_600 * 10**9
 
+UNITS = (("rank-hours", NS_PER_HOUR), ("rank-minutes", 60 * 10**9), ("rank-seconds", 10**9))
+"""Units of a cost, the largest first, in ns."""
+
 KINDS = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
 """Kind of hardware → its name for readers."""
 
@@ -66,16 +69,27 @@ def label(suspect: Suspect) -> str:
     return f"{name} in host {suspect.host or 'unknown'}"
 
 
-def hours(cost_ns: int) -> str:
-    """A cost in rank-hours, at least two digits."""
-    cost = cost_ns / NS_PER_HOUR
-    return f"{cost:,.0f} rank-hours" if cost >= 10 else f"{cost:.2g} rank-hours"
+def unit_of(cost_ns: int) -> tuple[str, int]:
+    """The largest of `UNITS` that a cost reaches, else the smallest."""
+    return next((each for each in UNITS if cost_ns >= each[1]), UNITS[-1])
+
+
+def cost_text(cost_ns: int) -> str:
+    """A cost in its own unit: `1.5 rank-hours`."""
+    name, length = unit_of(cost_ns)
+    return f"{in_units(cost_ns, length)} {name}"
+
+
+def in_units(cost_ns: int, length: int) -> str:
+    """A cost as a number of units of `length` ns: `0.125`, `12.5`, `1,250`."""
+    count = cost_ns / length
+    return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
 
 
 def _in_words(suspect: Suspect) -> str:
     text = (
         f"{label(suspect)} is slow in {suspect.guilty} of {counted(suspect.runs, 'run')}"
-        f" (p {_odds(suspect.p)}, cost {hours(suspect.cost_ns)} in the profiled iterations)"
+        f" (p {_odds(suspect.p)}, cost {cost_text(suspect.cost_ns)} in the profiled iterations)"
     )
     if suspect.since_ns is not None:
         text += f", since {datetime.fromtimestamp(suspect.since_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC"

@@ -8,7 +8,8 @@ from html import escape
 
 import numpy as np
 
-from rankscope.output.fleet_map import FleetMap, cost_text
+from rankscope.history.fleet.sentences import cost_text
+from rankscope.output.fleet_map import FleetMap
 from rankscope.output.palette import in_both_themes
 
 LEVELS = 3

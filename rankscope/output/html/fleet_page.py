@@ -9,10 +9,10 @@ import polars as pl
 
 from rankscope._version import __version__
 from rankscope.history.fleet.fleet import Fleet
-from rankscope.history.fleet.sentences import KINDS, NS_PER_HOUR
+from rankscope.history.fleet.sentences import KINDS, NS_PER_HOUR, cost_text
 from rankscope.output import columns
 from rankscope.output.documents.common import Document
-from rankscope.output.fleet_map import FleetMap, cost_text, fleet_map
+from rankscope.output.fleet_map import FleetMap, fleet_map
 from rankscope.output.html import fleet_chart
 from rankscope.output.html.page import WHOLE, filled, package_text, safe
 from rankscope.output.html.tables import sortable_table

@@ -13,7 +13,8 @@ from matplotlib.text import Text
 from rankscope.errors import UsageError
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of
-from rankscope.output.fleet_map import MOST_ROWS, MOST_RUNS, cost_text, fleet_map
+from rankscope.history.fleet.sentences import cost_text
+from rankscope.output.fleet_map import MOST_ROWS, MOST_RUNS, fleet_map
 from rankscope.output.plots import Picture, draw_fleet
 from tests.history.fleet.fleets import HOURS, Plan, fleet
 
@@ -112,8 +113,13 @@ def test_names_of_hardware_are_harmless(answer: Fleet) -> None:
 
 @pytest.mark.parametrize(
     ("cost_ns", "text"),
-    [(0, "0 rank-seconds"), (90 * HOURS // 60, "1.5 rank-hours"), (HOURS // 60, "1 rank-minutes")],
+    [
+        (0, "0 rank-seconds"),
+        (HOURS // 60, "1 rank-minutes"),
+        (90 * HOURS // 60, "1.5 rank-hours"),
+        (1250 * HOURS, "1,250 rank-hours"),
+    ],
 )
 def test_costs_have_a_readable_unit(cost_ns: int, text: str) -> None:
     assert cost_text(cost_ns) == text
-    assert re.fullmatch(r"[\d.]+ rank-\w+", cost_text(cost_ns))
+    assert re.fullmatch(r"[\d.,]+ rank-\w+", cost_text(cost_ns))
