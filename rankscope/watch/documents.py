@@ -32,10 +32,11 @@ def line(announcement: Announcement) -> str:
     if facts.missing_ranks:
         ranks = f"{len(facts.ranks)} of {facts.world_size} ranks"
     same = "" if announcement.changed else "unchanged, "
+    verdict = comparison.verdict
+    said = verdict.sentence.removeprefix(f"{verdict.kind.capitalize()}: ")
     text = (
         f"{moment(announcement.time_ns)} window {announcement.window} "
-        f"({short_path(announcement.db)}, {ranks}): {same}{comparison.verdict.kind}: "
-        f"{comparison.verdict.sentence}"
+        f"({short_path(announcement.db)}, {ranks}): {same}{verdict.kind}: {said}"
     )
     return sanitized(text, LONGEST)
 

@@ -62,7 +62,8 @@ def test_a_failing_program_is_a_warning(cli: Cli, folder: Path, windows: Windows
     done = cli("watch", folder, "--once", "--settle", 0, "--jobs", 1, "--exec", "false")
     assert done.code == 0
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ window 1 \(rankscope\.duckdb, 3 ranks\): balanced: .*\n",
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ window 1 "
+        r"\(rankscope\.duckdb, 3 ranks\): balanced: over .*\n",
         done.out,
     )
     assert "rankscope: warning: --exec false: exit code 1" in done.err
