@@ -237,6 +237,8 @@ def _sentence(whole: Change, single: list[Change]) -> str:
     waits = {each.rank: _amount(each) for each in single if each.metric == "wait"}
     for word, sign in (("Worse", 1), ("Better", -1)):
         moved = [each for each in single if each.certain and _amount(each) * sign > 0]
+        if sign > 0:
+            moved = [each for each in moved if not _is_wait(each, waits)]
         if named := _named(moved, waits):
             text += f" {word}: {named}."
     return text
@@ -256,9 +258,8 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
         each
         for each in moved
         if METRICS[each.metric].needs in (Need.LOADING, Need.PHASES)
-        or (each.metric == "exposed_communication"
-        and abs(waits.get(each.rank, 0.0)) < HALF * abs(_amount(each)))
-    ]  # fmt: skip
+        or (each.metric == "exposed_communication" and not _is_wait(each, waits))
+    ]
     most: dict[str, float] = {}
     groups: dict[tuple[str, bool], list[Change]] = {}
     for each in sorted(causing or moved, key=largest_first):
@@ -274,6 +275,13 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
     ]
     more = f" and {counted(len(named) - MOST_METRICS, 'more change')}" * (len(named) > MOST_METRICS)
     return ", ".join(named[:MOST_METRICS]) + more
+
+
+def _is_wait(change: Change, waits: Mapping[int | None, float]) -> bool:
+    """Whether a rank waits for others longer, or less long: no fault or merit of its own."""
+    if change.metric == "exposed_communication":
+        return abs(waits.get(change.rank, 0.0)) >= HALF * abs(_amount(change))
+    return change.metric in ("wait", "collective_wait")
 
 
 def _amount(change: Change) -> float:

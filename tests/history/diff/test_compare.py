@@ -197,6 +197,14 @@ def test_a_rank_that_waits_for_a_slower_one_is_no_worse(waited_ms: float, words:
     assert words in diff_runs(zero, after, [*METRICS, "wait", WAITED], "mean").sentence
 
 
+def test_longer_waits_alone_name_nobody_as_worse() -> None:
+    before = measured(0).with_columns(pl.lit(0).alias(f"{name}_ns") for name in ("wait", WAITED))
+    longer = pl.col(f"{WAITED}_ns", "wait_ns", "iteration_ns") + 30 * MS
+    found = diff_runs(before, before.with_columns(longer), [*METRICS, "wait", WAITED], "mean")
+    assert of(found, "wait", 0).certain
+    assert "Worse" not in found.sentence
+
+
 def test_a_rank_that_changed_much_more_is_named_alone() -> None:
     frame = measured(0)
     more = pl.when(pl.col("rank") == 3).then(30 * MS).otherwise(5 * MS)
