@@ -80,7 +80,8 @@ REMEDIES = {
     "iterations-assumed": "annotate the loop: {capture_snippet}; or call prof.step() of PyTorch's "
     "profiler after each iteration",
     "markers-missing": "annotate on every rank, not on rank 0 alone: {capture_snippet}",
-    "matched-by-ordinal": "number the ranges ('step 12'), as in {capture_snippet}",
+    "matched-by-ordinal": "number the ranges ('step 12'), as in {capture_snippet}; where they "
+    "have numbers, a group takes them: --iteration 'step (\\d+)'",
     "missing-ranks": "profile every rank into one folder: {capture}, without --local-ranks and "
     "--nodes; check and ingest them together",
     "no-iterations": "leave out --iteration, or annotate the loop: {capture_snippet}; code that "
