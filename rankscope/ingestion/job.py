@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -90,6 +90,7 @@ def ingest_reports(
         if scheduler is None and (rebuild or not exists(target)):
             pool.start(files)
         from rankscope.ingestion.preflight import check_one_rank, reports_to_read, select_run
+        from rankscope.ingestion.runs import ingest_command
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
         from rankscope.sources.identify import pattern
 
@@ -107,7 +108,8 @@ def ingest_reports(
             files = select_run(files, run, rank_pattern)
         vocabulary(options)  # raises for a wrong pattern before any report is read
         skip = on_error == "skip"
-        job = IngestJob(target, options, skip, rebuild, ranks, paths, stored)
+        command = ingest_command(paths, target, run)
+        job = IngestJob(target, options, skip, rebuild, ranks, command, stored)
         for path, error in unread:
             job.leave_out(path, error)
         job.leave_out_copies(copies)
@@ -146,7 +148,7 @@ class IngestJob:
         skip: bool,
         rebuild: bool,
         ranks: Container[int] | None = None,
-        paths: Sequence[str | Path] = (),
+        command: str = "rankscope ingest",
         stored: StoredReports | None = None,
     ) -> None:
         """Prepare an ingest.
@@ -157,7 +159,7 @@ class IngestJob:
             skip: leave out bad reports.
             rebuild: replace the database.
             ranks: those to ingest; None: all.
-            paths: the reports as the user named them, for messages.
+            command: that of this ingest, for messages.
             stored: the reports that the database had before.
         """
         self.target = target
@@ -167,7 +169,7 @@ class IngestJob:
         self.shaping = options.to_json()
         self.skip = skip
         self.rebuild = rebuild
-        self.paths = paths
+        self.command = command
         self.stored = stored
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
@@ -291,7 +293,7 @@ class IngestJob:
             if self._is_selected(file, claim):
                 described.append((file, facts, claim))
         existing = [] if self.stored is None else self.stored.not_replaced(files)
-        kept, left_out = of_one_run(existing, described, self.skip, self.paths, self.target)
+        kept, left_out = of_one_run(existing, described, self.skip, self.command)
         for file, reason in left_out:
             self._skipped(file, reason)
         return [file for file, _, _ in kept]
@@ -348,10 +350,7 @@ class IngestJob:
         """Raise the error of a bad report, or list the report as skipped."""
         if not isinstance(error, UnlikeOthers) and (not self.skip or isinstance(error, UsageError)):
             if isinstance(error, UnreadableReport):
-                from rankscope.ingestion.runs import ingest_command
-
-                command = ingest_command(self.paths, self.target)
-                error.hint += f"; or leave such reports out: {command} --on-error skip"
+                error.hint += f"; or leave such reports out: {self.command} --on-error skip"
             raise error
         self._skipped(file, error.message)
 

@@ -156,8 +156,7 @@ def of_one_run(
     existing: list[Capture],
     reports: list[Described],
     skip: bool,
-    paths: Sequence[str | Path],
-    target: Path,
+    command: str,
 ) -> tuple[list[Described], list[tuple[ReportFile, str]]]:
     """The reports that belong together, and those left out, with the reasons.
 
@@ -165,8 +164,7 @@ def of_one_run(
         existing: the ranks of the database that are not replaced, a capture each.
         reports: those to read.
         skip: leave out what does not belong to the database, else to the run with most reports.
-        paths: the reports as the user named them, for messages.
-        target: the database that they go into, for messages.
+        command: that of this ingest, for messages.
 
     Raises:
         SeveralRuns: the reports are of several runs.
@@ -175,13 +173,12 @@ def of_one_run(
     """
     grouped = runs.runs_of(map(_own_capture, reports))
     if not skip and len(grouped) > 1 and not existing:
-        raise runs.several(grouped, paths, target)
+        raise runs.several(grouped, command)
     try:
         check_together(existing, reports)
     except (RankConflict, ForeignRun) as error:
         if not skip:
             if existing:
-                command = runs.ingest_command(paths, target)
                 error.hint = (
                     f"another run? Name another --db, or replace this one: {command} --rebuild"
                 )

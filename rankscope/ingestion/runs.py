@@ -81,17 +81,15 @@ def shell_arguments(paths: Sequence[str | Path]) -> str:
     return shlex.join(map(str, paths)) if len(paths) <= MOST_PATHS else "PATH..."
 
 
-def ingest_command(paths: Sequence[str | Path], target: Path) -> str:
-    """The command that ingests `paths` into `target`."""
+def ingest_command(paths: Sequence[str | Path], target: Path, run: int | None) -> str:
+    """The command that ingests `paths`, or one run of them, into `target`."""
+    alone = "" if run is None else f" --run {run}"
     into = "" if str(target) == DEFAULT_DB else f" --db {shlex.quote(str(target))}"
-    return f"rankscope ingest {shell_arguments(paths)}{into}"
+    return f"rankscope ingest {shell_arguments(paths)}{into}{alone}"
 
 
-def several(
-    runs: Sequence[list[Capture]], paths: Sequence[str | Path], target: Path
-) -> SeveralRuns:
-    """The error that lists the runs, and the command that ingests each into `target`."""
-    command = ingest_command(paths, target)
+def several(runs: Sequence[list[Capture]], command: str) -> SeveralRuns:
+    """The error that lists the runs, and how `command` ingests each."""
     lines = [
         f"run {number}: {described(run)}: {command} --run {number}"
         for number, run in enumerate(runs, 1)

@@ -92,6 +92,7 @@ def test_one_is_selected(two_runs: Path, cli: Cli) -> None:
         output = cli("ingest", two_runs, "--run", 1, "--format", "json").document
         assert output["run"]["ranks"] == [0, 1, 2]
     assert {Path(each["path"]).parent.name for each in output["reports"]} == {"monday"}
+    cli("ingest", two_runs, "--run", 2).refused(3, f"rankscope ingest {two_runs} --run 2 --rebuild")
     with pytest.raises(UsageError, match="--run 3: the reports are of 2 runs"):
         rankscope.ingest([two_runs], "third.duckdb", run=3)
 
