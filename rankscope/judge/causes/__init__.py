@@ -1,4 +1,4 @@
-"""Causes: what in a phase made a rank slow. The detectors are listed in `registry.py`.
+"""Causes: what in a phase made a rank slow. One detector per module, listed in `registry.py`.
 
-To add a cause: a member of `CauseKind`, a `Detector` in a module here, a row in `DETECTORS`.
+To add a cause: a member of `CauseKind`, a module here with a `DETECTOR`, a row in `DETECTORS`.
 """

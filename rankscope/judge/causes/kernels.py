@@ -1,12 +1,10 @@
 """Kernels that take longer: because of the device, of more work, or of contention."""
 
-from dataclasses import replace
 from functools import partial
 
 import polars as pl
 
 from rankscope.judge.causes.context import LEAST_SHARE, CauseContext
-from rankscope.judge.causes.counters import TABLE, device_words
 from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.launches import SLOWDOWN
 from rankscope.judge.causes.more_work import SAME
@@ -54,7 +52,7 @@ def kernels(context: CauseContext) -> pl.DataFrame:
     )
 
 
-def _findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
+def kernel_findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
     """Findings about the kernels of a cause that take notably longer.
 
     Each kernel is a finding if some are large; if none is, all small ones together are one.
@@ -72,7 +70,7 @@ def _findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
     return [context.finding(cause, "kernels", name, together, usual, count=count)]
 
 
-def _taking_longer(finding: Finding) -> str:
+def taking_longer(finding: Finding) -> str:
     """`kernel gemm takes 6.0 ms or 40 % longer`, `12 smaller kernels take 6.0 ms longer`."""
     name = sanitized(finding.name)
     subject = f"{name} take" if finding.activity == "kernels" else f"kernel {name} takes"
@@ -80,37 +78,18 @@ def _taking_longer(finding: Finding) -> str:
     return f"{subject} {ms(finding.excess_ns)}{part} longer"
 
 
-def _of_device(context: CauseContext) -> list[Finding]:
-    findings = _findings(context, CauseKind.DEVICE_SLOWER)
-    if not findings or not (detail := device_words(context)):
-        return findings
-    return [replace(each, detail=detail, evidence=("activities", TABLE)) for each in findings]
-
-
-def _slow_device(finding: Finding) -> str:
-    detail = f" ({finding.detail})" if finding.detail else ""
-    return f"{_taking_longer(finding)} for the same work: the device is slow{detail}"
-
-
-DEVICE = Detector(
-    kind=CauseKind.DEVICE_SLOWER,
-    findings=_of_device,
-    sentence=_slow_device,
-    kinds=("kernel",),
-)
-
 MORE = Detector(
     kind=CauseKind.MORE_WORK,
-    findings=partial(_findings, cause=CauseKind.MORE_WORK),
-    sentence=lambda finding: f"{_taking_longer(finding)} for more work",
+    findings=partial(kernel_findings, cause=CauseKind.MORE_WORK),
+    sentence=lambda finding: f"{taking_longer(finding)} for more work",
     kinds=("kernel",),
 )
 
 CONTENTION = Detector(
     kind=CauseKind.CONTENTION,
-    findings=partial(_findings, cause=CauseKind.CONTENTION),
+    findings=partial(kernel_findings, cause=CauseKind.CONTENTION),
     sentence=lambda finding: (
-        f"{_taking_longer(finding)}, because more of it than usual overlaps collectives"
+        f"{taking_longer(finding)}, because more of it than usual overlaps collectives"
     ),
     kinds=("kernel",),
 )

@@ -7,13 +7,18 @@ from functools import cache
 import polars as pl
 
 from rankscope.judge.causes import (
-    activities,
+    allocator,
     blocked,
+    copies,
     cuda_call,
+    device,
     garbage_collection,
+    idle,
     kernels,
     on_cpu,
-    thread_states,
+    preempted,
+    profiler,
+    ranges,
     unexplained,
 )
 from rankscope.judge.causes.context import CauseContext, Tables
@@ -28,19 +33,19 @@ from rankscope.util.numbers import sampled
 
 DETECTORS: tuple[Detector, ...] = (
     garbage_collection.DETECTOR,
-    kernels.DEVICE,
+    device.DETECTOR,
     kernels.MORE,
     kernels.CONTENTION,
-    activities.STARVED,
-    activities.LOADER,
-    activities.COPIES,
-    activities.RANGE,
+    idle.STARVED,
+    idle.LOADER,
+    copies.DETECTOR,
+    ranges.DETECTOR,
     blocked.DETECTOR,
-    thread_states.PREEMPTED,
+    preempted.DETECTOR,
     on_cpu.DETECTOR,
-    thread_states.ALLOCATOR,
+    allocator.DETECTOR,
     cuda_call.DETECTOR,
-    thread_states.PROFILER,
+    profiler.DETECTOR,
     unexplained.DETECTOR,
 )
 """One per cause. The order does not matter: findings are sorted."""
