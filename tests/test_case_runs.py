@@ -567,4 +567,5 @@ def test_reports_without_names_beside_named_ones(tmp_path: Path, unnamed: int) -
     else:
         assert ranks == {0, 1, 2, 3}
         assert run.compare().facts.iterations == (0,)
-        assert "3 reports have no ranges named like iterations" in codes(run)["capture-whole"]
+        said = codes(run)["capture-whole"]
+        assert "3 reports (rank0.pt.trace.json and 2 more) have no ranges named" in said
