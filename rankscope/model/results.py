@@ -65,8 +65,8 @@ class Finding:
 class Also:
     """Something else that costs at least 1 % of the time once the verdict's ranks are fixed.
 
-    `gain_ns` is what fixing it would save in addition; where gains are bounds, or the verdict's
-    ranks have more to do, alone.
+    `gain_ns` is what fixing it would save in addition. Where gains are bounds, or the verdict's
+    ranks have more to do, it is what fixing it alone would save.
     """
 
     kind: VerdictKind  # `class` in JSON

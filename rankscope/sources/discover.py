@@ -218,7 +218,7 @@ def describe_again(file: ReportFile) -> ReportFile:
 
 
 def _nothing_found(paths: Iterable[str | Path], others: Iterable[Path]) -> UsageError:
-    """The error that there are no reports, and why the first of `others` is none."""
+    """The error for paths without reports; it says why the first of `others` is no report."""
     passed = next((error for path in others if (error := _no_report(path))), None)
     message = f"no reports found in {', '.join(map(str, paths))}"
     hints = [

@@ -43,7 +43,7 @@ class Also(Struct, kw_only=True):
         int | None,
         says(
             "what repairing it would save in addition; where gains are bounds, or the verdict's "
-            "ranks have more to do, alone"
+            "ranks have more to do, what repairing it alone would save"
         ),
     ]
     period: Annotated[int | None, says("k, where its ranks are slow in every k-th iteration")]
