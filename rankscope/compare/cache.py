@@ -33,7 +33,7 @@ from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, MetricSummary, Verdict
 from rankscope.store.connection import REBUILD_HINT
-from rankscope.store.migrations import schema_version
+from rankscope.store.migrations import SCHEMA_VERSION
 from rankscope.store.tables import RunTables
 from rankscope.util.source_digest import source_digest
 
@@ -103,7 +103,7 @@ def fingerprint(options: Options, reports: pl.DataFrame) -> str:
     """
     state = "\n".join(sorted(map(repr, reports.drop("path").iter_rows())))
     code = source_digest(PACKAGE, SHAPING)
-    parts = (code, pl.__version__, str(schema_version()), repr(options), state)
+    parts = (code, pl.__version__, str(SCHEMA_VERSION), repr(options), state)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

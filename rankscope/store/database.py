@@ -44,7 +44,7 @@ from rankscope.store.door import (
     facts,
     is_run,
 )
-from rankscope.store.migrations import schema_version
+from rankscope.store.migrations import SCHEMA_VERSION
 from rankscope.store.tables import TableRequest, read_table
 from rankscope.util.atomic_io import exists, take_place
 from rankscope.util.scratch import scratch_beside
@@ -153,7 +153,7 @@ class Database:
             with database.transaction():
                 database._connection.execute(ddl())
                 database._connection.execute(
-                    "insert into meta values ('schema_version', ?)", [str(schema_version())]
+                    "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
                 )
             database.checkpoint()  # raises an error for a full disk; closing does not
 

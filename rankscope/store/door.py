@@ -20,13 +20,11 @@ from rankscope.store.connection import (
 )
 from rankscope.store.contents import BadContents, TooMuch, check_columns, check_rows
 from rankscope.store.migrations import (
+    SCHEMA_VERSION,
     add_columns,
     foreign_sql,
-    migrate,
     missing_columns,
-    needs_reports,
     present_columns,
-    schema_version,
     show_columns,
 )
 from rankscope.util.sanitize import sanitized
@@ -96,10 +94,10 @@ def is_run(tables: Iterable[str]) -> bool:
 
 
 def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> Known:
-    """Check the schema of a file, and adapt an older one. See `migrations`.
+    """Check the schema of a file, and add what it lacks. See `migrations`.
 
     Args:
-        write: upgrade the file itself, within the caller's transaction; else add temporary views.
+        write: add it to the file itself, within the caller's transaction; else as temporary views.
 
     Raises:
         DatabaseError: the file is of another version, or no rankscope database.
@@ -112,9 +110,8 @@ def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> 
         hint = REBUILD_HINT if is_run(table for table, _ in present) else OTHER_FILE_HINT
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
     version = facts(connection).get("schema_version", "")
-    if version != str(schema_version()):
-        _migrate(connection, path, version, write)
-        present = present_columns(connection)
+    if version != str(SCHEMA_VERSION):
+        raise _of_another_version(connection, path, version)
     missing = missing_columns(present)
     if not missing:
         return Known(present=present)
@@ -175,22 +172,16 @@ def check_table(
     known.checked[name] = None if iterations is None else seen.union(iterations)
 
 
-def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, version: str, write: bool) -> None:
-    """Upgrade the file to the present version.
-
-    Raises:
-        DatabaseError: it is newer, its reports must be read again, or it is open for reading.
-    """
+def _of_another_version(
+    connection: duckdb.DuckDBPyConnection, path: Path, version: str
+) -> DatabaseError:
+    """The error of a newer file, or of an older one, whose reports must be read again."""
     shown = sanitized(version)
-    text = f"{path}: has schema version {shown}, this rankscope uses {schema_version()}"
+    text = f"{path}: has schema version {shown}, this rankscope uses {SCHEMA_VERSION}"
     number = int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0
-    if number > schema_version():
-        raise DatabaseError(text, hint="use a newer rankscope")
-    if number < 1 or needs_reports(number):
-        raise DatabaseError(f"{text}{_reports_to_read(connection)}", hint=REBUILD_HINT)
-    if not write:
-        raise DatabaseError(text, hint="rankscope ingest with any report of it upgrades it")
-    migrate(connection, number)
+    if number > SCHEMA_VERSION:
+        return DatabaseError(text, hint="use a newer rankscope")
+    return DatabaseError(f"{text}{_reports_to_read(connection)}", hint=REBUILD_HINT)
 
 
 def _reports_to_read(connection: duckdb.DuckDBPyConnection) -> str:

@@ -6,12 +6,8 @@ Two kinds of change:
   process that writes adds the column to the file. A process that only reads sees a temporary view
   in which the column is null; the file is not touched. A table that is marked as later
   (`Table.is_later`) is handled likewise: the view has no rows.
-- Anything else adds a row to `MIGRATIONS`, which raises the version: the statements that turn the
-  older version into the next one, or None where that needs the reports. Only a process that writes
-  runs them; a process that only reads tells the user to run one (any `rankscope ingest` of this
-  run).
-
-A database whose reports must be read again is refused with an error that names them.
+- Anything else raises `SCHEMA_VERSION`. A database of another version is refused with an error that
+  names the reports to read again.
 """
 
 import logging
@@ -29,38 +25,13 @@ from rankscope.util.sanitize import sanitized
 LONGEST_NAME = 60
 """Most characters of a macro in an error."""
 
-MIGRATIONS: dict[int, tuple[str, ...] | None] = {1: None}
-"""Version → the statements that make it the next version; None: the reports must be read again.
-
-From 1 to 2: `activities` are stored.
-"""
+SCHEMA_VERSION = 2
+"""The version that this rankscope reads and writes. From 1 to 2: `activities` are stored."""
 
 LEDGER = "fleet_"
 """Prefix of the names of a ledger's tables; a run's database has no such tables."""
 
 LOG = logging.getLogger("rankscope.store")
-
-
-def schema_version() -> int:
-    """The version that this rankscope writes: the one after the last of `MIGRATIONS`."""
-    return max(MIGRATIONS) + 1
-
-
-def needs_reports(version: int) -> bool:
-    """Whether a step from a version to the present one needs the reports."""
-    steps = [MIGRATIONS.get(each) for each in range(version, schema_version())]
-    return any(step is None for step in steps)
-
-
-def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Upgrade the file from an older version to the present one, in the caller's transaction."""
-    for each in range(version, schema_version()):
-        for statement in MIGRATIONS[each] or ():
-            connection.execute(statement)
-    connection.execute(
-        "update meta set value = ? where key = 'schema_version'", [str(schema_version())]
-    )
-    LOG.info("the database was upgraded from schema version %d to %d", version, schema_version())
 
 
 def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:

@@ -1,4 +1,4 @@
-"""The page of a fleet: whole, harmless, and in a real Chromium as it should be."""
+"""A fleet's map and page: what the simulated fleet did, harmless, and the same in a browser."""
 
 import base64
 import hashlib
@@ -7,15 +7,17 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of
-from rankscope.output.fleet_map import fleet_map
+from rankscope.history.fleet.sentences import cost_text
+from rankscope.output.fleet_map import MOST_ROWS, MOST_RUNS, fleet_map
 from rankscope.output.html.fleet_chart import legend
 from rankscope.output.html.fleet_page import render_fleet
-from tests.history.fleet.fleets import Plan, fleet
+from tests.history.fleet.fleets import HOURS, Plan, fleet
 from tests.output.test_html import HOSTILE, Page
 from tests.support import mostly_nightly
 
@@ -36,6 +38,61 @@ def hostile(answer: Fleet) -> Fleet:
         hardware=answer.hardware.with_columns(host=pl.lit(name), name=pl.lit(name)),
         runs=answer.runs.with_columns(db=pl.lit(f"{name}.duckdb"), software=pl.lit(name)),
     )
+
+
+def test_the_map_has_the_evidence_of_each_run() -> None:
+    answer = fleet_of(fleet(Plan("card", 1))[0])
+    found = fleet_map(answer)
+    assert len(found.rows) == MOST_ROWS
+    assert [each.suspect for each in found.rows] == [True] + [False] * (MOST_ROWS - 1)
+    [suspect] = answer.suspects
+    assert found.rows[0].label == f"{suspect.id} ({suspect.host})"
+    own = answer.rows.filter(kind="gpu", id=suspect.id)
+    place = {run: column for column, run in enumerate(answer.runs["run"])}
+    assert {*np.flatnonzero(found.present[0])} == {place[run] for run in own["run"]}
+    guilty = own.filter("guilty")
+    assert {*np.flatnonzero(found.guilty[0])} == {place[run] for run in guilty["run"]}
+    assert int(found.guilty[0].sum()) == suspect.guilty
+    assert int(found.cost_ns.sum(axis=1)[0]) == suspect.cost_ns
+    starts = [each.start for each in found.runs]
+    assert starts == sorted(starts)
+    named = answer.hardware.filter(pl.col("guilty") > 0).height
+    assert found.more_rows == named - MOST_ROWS > 0
+
+
+def test_runs_in_which_nobody_is_compared_are_blind(answer: Fleet) -> None:
+    collected = fleet(Plan("moved", 1))[0]
+    blind = collected.runs["run"][3]
+    evidence = collected.evidence.with_columns(
+        iterations=pl.when(run=blind).then(0).otherwise("iterations")
+    )
+    found = fleet_of(merged(collected.runs, evidence))
+    assert [*np.flatnonzero(fleet_map(found).blind)] == [3]
+    assert ">run without a comparison<" in render_fleet(found).decode()
+    assert not fleet_map(answer).blind.any()
+
+
+def test_many_runs_are_the_latest_ones(answer: Fleet) -> None:
+    many = pl.concat(
+        [answer.runs.with_columns(run=pl.format("{}-{}", "run", pl.lit(k))) for k in range(9)]
+    )
+    found = fleet_map(replace(answer, runs=many))
+    assert len(found.runs) == MOST_RUNS
+    assert found.more_runs == many.height - MOST_RUNS
+    assert "earlier runs." in render_fleet(replace(answer, runs=many)).decode()
+
+
+@pytest.mark.parametrize(
+    ("cost_ns", "text"),
+    [
+        (0, "0 rank-seconds"),
+        (HOURS // 60, "1 rank-minutes"),
+        (90 * HOURS // 60, "1.5 rank-hours"),
+        (1250 * HOURS, "1,250 rank-hours"),
+    ],
+)
+def test_costs_have_a_readable_unit(cost_ns: int, text: str) -> None:
+    assert cost_text(cost_ns) == text
 
 
 def test_the_page_holds_the_answer(answer: Fleet) -> None:

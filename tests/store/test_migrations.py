@@ -1,7 +1,7 @@
 """Databases of older schemas: what can be kept opens, what cannot is refused by name.
 
 `data/schema_2.duckdb.xz` holds `sample_reports/ddp_4ranks` as the first rankscope of schema 2
-ingested it. It must open for as long as the schema version can be migrated.
+ingested it. It must open for as long as the schema version stays.
 """
 
 import lzma
@@ -15,7 +15,7 @@ import rankscope
 from rankscope.errors import DatabaseError
 from rankscope.model.columns import Column
 from rankscope.model.tables import TABLES
-from rankscope.store import Database, migrations
+from rankscope.store import Database
 from rankscope.store.tables import TableRequest
 from tests.support import SAMPLE, change
 
@@ -81,29 +81,6 @@ def test_a_required_column_that_is_missing_is_damage(
     with pytest.raises(DatabaseError, match=r"old\.duckdb.*measures\.new_count") as refused:
         Database.open(old)
     assert "--rebuild" in refused.value.hint
-
-
-def test_a_version_is_migrated_by_a_writer_only(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    renamed = "update reports set kind = 'renamed'"
-    monkeypatch.setitem(migrations.MIGRATIONS, 2, (renamed,))
-    with pytest.raises(DatabaseError, match=r"schema version 2.* 3") as refused:
-        Database.open(old)
-    assert "rankscope ingest" in refused.value.hint
-    Database.open(old, write=True).close()
-    with Database.open(old) as database:
-        assert database.meta()["schema_version"] == "3"
-        assert {*database.table("reports")["kind"]} == {"renamed"}
-
-
-def test_a_migration_that_fails_leaves_the_file_as_it_was(
-    old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements = ("update reports set kind = 'renamed'", "select nonsense")
-    monkeypatch.setitem(migrations.MIGRATIONS, 2, statements)
-    with pytest.raises(duckdb.BinderException):
-        Database.open(old, write=True)
-    with duckdb.connect(str(old)) as connection:
-        assert connection.execute("select distinct kind from reports").fetchall() != [("renamed",)]
 
 
 def test_where_reports_must_be_read_again_they_are_named(old: Path) -> None:

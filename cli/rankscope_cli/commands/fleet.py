@@ -14,8 +14,6 @@ from rankscope_cli.options import (
     Format,
     FormatOption,
     Quiet,
-    Theme,
-    ThemeOption,
     Verbose,
     check_page,
 )
@@ -61,15 +59,6 @@ def fleet(
             help="Write one self-contained page with the answer, too.",
         ),
     ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            metavar="FILE",
-            help="Draw hardware and runs, too: .png, .svg or .pdf.",
-        ),
-    ] = None,
-    theme: ThemeOption = Theme.LIGHT,
     show_all: All = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -85,14 +74,14 @@ def fleet(
 
       rankscope fleet --store fleet.duckdb --prometheus /var/lib/node_exporter/rankscope.prom
 
-      rankscope fleet runs/ --html fleet.html --plot fleet.png
+      rankscope fleet runs/ --html fleet.html
     """
     from rankscope.history.fleet.fleet import fleet_of
     from rankscope.output import fleet_tables, markdown_csv
 
-    _check(prometheus, page, picture)
+    _check(prometheus, page)
     answer = fleet_of(_collected(runs or [], store))
-    _write(answer, prometheus, page, picture, theme)
+    _write(answer, prometheus, page)
     if output is Format.JSON:
         from rankscope.output.documents.fleet import fleet as document
 
@@ -114,24 +103,18 @@ def fleet(
     console.warn(answer.problems, quiet)
 
 
-def _check(prometheus: Path | None, page: Path | None, picture: Path | None) -> None:
+def _check(prometheus: Path | None, page: Path | None) -> None:
     """Raises `UsageError` if a file cannot be written, or has the wrong name."""
     from rankscope.util.atomic_io import check_writable
 
-    for target in (prometheus, page, picture):
+    for target in (prometheus, page):
         if target is not None:
             check_writable(target)
     if page is not None:
         check_page(page, "--html")
-    if picture is not None:
-        from rankscope.output.plots import format_of
-
-        format_of(picture, "--plot")
 
 
-def _write(
-    answer: Fleet, prometheus: Path | None, page: Path | None, picture: Path | None, theme: Theme
-) -> None:
+def _write(answer: Fleet, prometheus: Path | None, page: Path | None) -> None:
     """Write the requested files."""
     from rankscope.util.atomic_io import write_whole
 
@@ -143,10 +126,6 @@ def _write(
         from rankscope.output.html.fleet_page import render_fleet
 
         write_whole(page, render_fleet(answer))
-    if picture is not None:
-        from rankscope.output.plots import Picture, draw_fleet
-
-        Picture(draw_fleet(answer, theme.value), theme.value).save(picture)
 
 
 def _collected(arguments: list[str], store: Path | None) -> Collected:

@@ -109,7 +109,7 @@ plot.__doc__ = "\n\n".join(
     [
         str(plot.__doc__),
         *(f"{name}: {meaning}" for name, meaning in KINDS.items()),
-        "Many runs: rankscope fleet RUN.duckdb... --plot FILE draws hardware and runs.",
+        "Many runs: rankscope fleet RUN.duckdb... --html FILE draws hardware and runs.",
         EXAMPLES.strip(),
     ]
 )

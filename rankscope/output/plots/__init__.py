@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rankscope.compare.comparison import Comparison
-    from rankscope.history.fleet.fleet import Fleet
 
 KINDS = {
     "heatmap": "ranks × iterations: excess over the median of the role",
@@ -73,7 +72,7 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
     if kind not in KINDS:
         raise UsageError(
             f"plot {kind}: there is no such kind",
-            hint=f"one of {', '.join(KINDS)}; of many runs: rankscope fleet --plot FILE",
+            hint=f"one of {', '.join(KINDS)}; of many runs: rankscope fleet --html FILE",
         )
     if options.theme not in THEMES:
         raise UsageError(
@@ -85,12 +84,6 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
         module = import_module(f"rankscope.output.plots.{kind}")
         figure: Figure = module.draw(comparison, options)
         return figure
-
-
-def draw_fleet(fleet: Fleet, theme: str = "light") -> Figure:
-    """A matplotlib figure of the hardware and the runs of a fleet; `theme` is light or dark."""
-    figure: Figure = import_module("rankscope.output.plots.fleet").draw(fleet, theme)
-    return figure
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -150,7 +143,7 @@ class Picture:
         return content.getvalue()
 
 
-def format_of(path: Path, option: str = "-o") -> str:
+def format_of(path: Path) -> str:
     """The picture format that the ending of a file name selects.
 
     Raises:
@@ -159,7 +152,7 @@ def format_of(path: Path, option: str = "-o") -> str:
     ending = path.suffix.lower().removeprefix(".")
     if ending not in FORMATS:
         raise UsageError(
-            f"{option} {path}: pictures are written as .png, .svg or .pdf",
-            hint=f"{option} {path.with_suffix('.png') if path.name else 'picture.png'}",
+            f"-o {path}: pictures are written as .png, .svg or .pdf",
+            hint=f"-o {path.with_suffix('.png') if path.name else 'picture.png'}",
         )
     return ending

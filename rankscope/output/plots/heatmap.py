@@ -9,7 +9,7 @@ from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from rankscope.compare.comparison import Comparison
 from rankscope.judge.levels import MUCH
@@ -36,7 +36,6 @@ from rankscope.output.plots.style import (
     SMALL,
     Caption,
     excess_colors,
-    label_scale,
     new_sheet,
     text_width,
     with_sign,
@@ -323,8 +322,11 @@ def _tick(value: float, unit: Unit) -> str:
 def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, unit: Unit, grid: Grid) -> None:
     beyond = bool((np.abs(grid.values) > grid.scale.limit).any())
     bar = figure.colorbar(mesh, cax=axes, extend="both" if beyond else "neither", extendfrac=0.04)
-    ticks = grid.scale.ticks(1e6 if unit is Unit.NS else 1.0)
-    label_scale(bar, ticks, lambda value, _: _tick(value, unit))
+    bar.outline.set_visible(False)
+    bar.locator = FixedLocator(grid.scale.ticks(1e6 if unit is Unit.NS else 1.0))
+    bar.formatter = FuncFormatter(lambda value, _: _tick(value, unit))
+    bar.minorticks_off()
+    bar.update_ticks()
     bar.set_label("excess" if unit is Unit.BYTES else f"excess ({shown_unit(unit)})", labelpad=6)
 
 

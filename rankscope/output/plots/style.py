@@ -1,7 +1,7 @@
 """The style of pictures: matplotlib's settings, and a sheet with title, subtitle and footer."""
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -9,13 +9,11 @@ from typing import Any, cast
 
 from matplotlib import rc_context, rcdefaults
 from matplotlib.axes import Axes
-from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from rankscope.output.palette import THEMES, Theme, part_name
 from rankscope.util.sanitize import sanitized
@@ -96,16 +94,6 @@ def parts_legend(
     """A legend of parts of an iteration; see `legend_above`."""
     handles = [Patch(label=part_name(part), **part_look(part, theme)) for part in parts]
     legend_above(axes, handles, columns, right=right)
-
-
-def label_scale(
-    bar: Colorbar, ticks: Sequence[float], formatted: Callable[[float, float | None], str]
-) -> None:
-    """Set the ticks of a scale of colours, and their format."""
-    bar.outline.set_visible(False)
-    bar.locator, bar.formatter = FixedLocator(ticks), FuncFormatter(formatted)
-    bar.minorticks_off()
-    bar.update_ticks()
 
 
 @contextmanager

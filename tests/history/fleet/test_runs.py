@@ -138,12 +138,11 @@ def test_prometheus_accepts_the_file(cli: Cli, runs: Path, tmp_path: Path) -> No
         assert_exported(Path("rankscope.prom"))
 
 
-def test_the_page_and_the_picture(cli: Cli, runs: Path) -> None:
-    done = cli("fleet", runs, "--html", "fleet.html", "--plot", "fleet.png", "--theme", "dark")
+def test_the_page(cli: Cli, runs: Path) -> None:
+    done = cli("fleet", runs, "--html", "fleet.html")
     assert done.code == 0
     assert done.out == cli("fleet", runs).out
     assert '<text class="suspect"' in Path("fleet.html").read_text("utf-8")
-    assert Path("fleet.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_cannot_be_read_is_left_out(cli: Cli, runs: Path, tmp_path: Path) -> None:
@@ -163,8 +162,7 @@ def test_wrong_usage(cli: Cli, runs: Path) -> None:
     cli("fleet", "--store", "none.duckdb").refused(4, "none.duckdb")
     cli("fleet", runs, "--prometheus", "no/folder.prom").refused(2, "no/folder.prom")
     cli("fleet", runs, "--html", "page.txt").refused(2, "--html page.html")
-    cli("fleet", runs, "--plot", "picture.txt").refused(2, "--plot picture.png")
-    cli("fleet", runs, "--plot", "no/picture.png").refused(2, "no/picture.png")
+    cli("fleet", runs, "--html", "no/page.html").refused(2, "no/page.html")
 
 
 def test_names_are_harmless_wherever_they_are_shown(cli: Cli, runs: Path, tmp_path: Path) -> None:
