@@ -18,7 +18,6 @@ from rankscope.errors import ReportError
 from rankscope.model.intervals import Times
 from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats
-from rankscope.util.threads import threaded
 from rankscope.util.wording import counted
 
 DRIFT_SPREADS = 3
@@ -357,8 +356,8 @@ def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: i
         level, slope, spread = _fit(when[order], miss[order][None])
         return _Line(float(level[0]), float(slope[0]), float(spread[0]))
 
-    ranks = [rank for rank, parts in shared.items() if parts]
-    changes = dict(zip(ranks, threaded(refitted, ranks), strict=True))
+    # one by one: these steps are so short that threads would wait for each other
+    changes = {rank: refitted(rank) for rank, parts in shared.items() if parts}
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():
         line = lines[rank]
