@@ -156,12 +156,12 @@ def _wrong(clock: DeviceClock) -> str:
         speed, changes = ("fast", "grows") if clock.fast > 0 else ("slow", "shrinks")
         parts.append(
             f"its device's clock runs {percent(abs(clock.fast))} {speed}: the time from launch to "
-            f"start {changes} all the time; its device times are scaled"
+            f"start on an idle device {changes} all the time; its device times are scaled"
         )
     if clock.early_ns < 0:
         parts.append(
-            f"its device's clock is about {-clock.early_ns / 1e6:.1f} ms late: calls that wait for "
-            "the device return before its work ends; its device times are moved by that"
+            f"its device's clock is about {-clock.early_ns / 1e6:.1f} ms late: work starts that "
+            "much after its launch, even on an idle device; its device times are moved by that"
         )
     if clock.early_ns > 0:
         parts.append(

@@ -9,12 +9,7 @@ import polars as pl
 from rankscope.model.events import Events, InMemoryEvents
 from rankscope.model.schema import DEVICE_KINDS, conform, empty
 
-SYNC_CALLS = pl.Schema(
-    {
-        **dict.fromkeys(("process", "thread", "start", "end"), pl.Int64()),
-        "drains": pl.Boolean(),  # it waited for all that a stream or the device had to do
-    }
-)
+SYNC_CALLS = pl.Schema(dict.fromkeys(("process", "thread", "start", "end"), pl.Int64()))
 """API calls that held their thread until the device was done, a row a call."""
 
 

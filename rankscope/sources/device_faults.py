@@ -5,12 +5,11 @@ device's clock to the host's with an error.
 """
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from rankscope.model.arrays import codes, is_null, rows_of
 from rankscope.model.device_work import DeviceClock
 from rankscope.model.intervals import Times
-from rankscope.model.schema import STREAM
 from rankscope.util.numbers import NEVER
 
 KERNEL_LAUNCHES = r"^(cuda|cu|hip|musa|acl\w*)\w*Launch(Cooperative)?Kernel"
@@ -22,17 +21,17 @@ EARLY_NS = 100_000
 LEAST_EARLY = 0.01
 """Share of early kernels from which on the device's clock is off."""
 
-FEWEST_CALLS = 5
-"""Fewest calls that waited from which the speed of a clock is estimated."""
+FEWEST_STARTS = 5
+"""Fewest operations that found the device idle from which its clock is judged."""
 
-MOST_CALLS = 200
-"""Most calls that are used for that; of more calls, an even part."""
+MOST_STARTS = 200
+"""Most of them that tell its speed; of more, an even part."""
 
 MOST_FAST = 10
 """Largest factor by which a clock runs fast or slow; a larger error has another cause."""
 
-STEADY = 10
-"""A clock runs fast or slow if the change is this many times the scatter of single kernels."""
+STEADY = 3
+"""A clock runs fast or slow if delays deviate this many times as much as from a line."""
 
 LATE_NS = 10**9
 """An event that ends this long (ns) after its capture has an impossible time."""
@@ -100,71 +99,78 @@ def possible() -> pl.Expr:
     return ~early.fill_null(False)
 
 
-def on_host_time(
-    work: pl.DataFrame, sync_calls: pl.DataFrame
-) -> tuple[pl.DataFrame, dict[int, DeviceClock]]:
+def on_host_time(work: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, DeviceClock]]:
     """DEVICE_WORK whose kernels start after their launches, as `moved_by` leaves it.
 
     Args:
-        work: DEVICE_WORK and more columns.
-        sync_calls: SYNC_CALLS.
+        work: DEVICE_WORK and more columns, in the order of the starts.
 
     Returns:
         The work, and process → the clock from which it was moved.
     """
-    clocks = wrong_clocks(work, sync_calls)
+    clocks = wrong_clocks(work)
     return moved_by(work, clocks), clocks
 
 
-def wrong_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, DeviceClock]:
+def wrong_clocks(work: pl.DataFrame) -> dict[int, DeviceClock]:
     """Process → its device's clock, if that is wrong.
 
+    An idle device starts at once what is launched. So the delays of operations that found it idle
+    are short on a right clock: a clock is late by the shortest of them, and fast if they grow.
+
     Args:
-        work: DEVICE_WORK.
-        sync_calls: SYNC_CALLS.
+        work: DEVICE_WORK in the order of the starts.
     """
-    work = work.select("process", "kind", "launch", "start", "end", *STREAM)
-    clocks = fast_clocks(work, sync_calls)
+    work = work.select("process", "device", "kind", "launch", "start", "end")
+    clocks = fast_clocks(idle_starts(work))
     work = _at_host_speed(work, clocks)
-    late_ns = late_by(work, sync_calls)
+    late_ns = late_by(idle_starts(work))
     for process, by in (early_by(work) | {process: -by for process, by in late_ns.items()}).items():
         clocks[process] = clocks.get(process, DeviceClock())._replace(early_ns=by)
     return clocks
 
 
-def fast_clocks(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, DeviceClock]:
-    """Process → its device's clock, if that runs fast or slow.
+def idle_starts(work: pl.DataFrame) -> pl.DataFrame:
+    """process, kind, launch and delay (ns from launch to start) of what found its device idle.
 
-    After a call that waited, the device is idle and starts the next kernel when it is launched. On
-    a right clock, the time from launch to start of these kernels does not change. Its change with
-    time is the median slope between any two of them (Theil 1950, Sen 1968).
+    The device had done nothing for EARLY_NS or longer. What precedes the first operation is
+    unknown.
 
     Args:
-        work: DEVICE_WORK.
-        sync_calls: SYNC_CALLS.
+        work: DEVICE_WORK in the order of the starts.
+    """
+    before = pl.col("end").cum_max().shift(1).over("process", "device")
+    idle = work.filter(pl.col("start") - before >= EARLY_NS).drop_nulls("launch")
+    return idle.select("process", "kind", "launch", delay=pl.col("start") - pl.col("launch"))
+
+
+def fast_clocks(idle: pl.DataFrame) -> dict[int, DeviceClock]:
+    """Process → its device's clock, if that runs fast or slow.
+
+    The change of the delays of kernels with time is the median slope between any two of them
+    (Theil 1950, Sen 1968). Copies from pageable memory may have other delays.
+
+    Args:
+        idle: as `idle_starts` gives it.
     """
     clocks: dict[int, DeviceClock] = {}
-    waited = sync_calls.filter("drains", pl.col("end") - pl.col("start") >= EARLY_NS)
-    for (process,), calls in waited.partition_by("process", as_dict=True).items():
-        own = work.select("process", "kind", "launch", "start").filter(
-            process=process, kind="kernel"
-        )
-        own = own.drop_nulls("launch").sort("launch")
-        launch, start = own["launch"].to_numpy(), own["start"].to_numpy()
-        after = np.unique(np.searchsorted(launch, np.sort(calls["end"].to_numpy())))
-        after = after[after < len(launch)]
-        after = after[:: len(after) // MOST_CALLS + 1]
-        if len(after) < FEWEST_CALLS:
+    kernels = idle.filter(kind="kernel")
+    for (process,), own in kernels.partition_by("process", as_dict=True).items():
+        if own.height < FEWEST_STARTS:
             continue
-        at, delay = launch[after].astype(float), (start - launch)[after]
-        one, other = np.triu_indices(len(after), 1)
+        some = own.gather_every(own.height // MOST_STARTS + 1)
+        at, delay = some["launch"].to_numpy().astype(float), some["delay"].to_numpy()
+        one, other = np.triu_indices(some.height, 1)
         fast = float(np.median((delay[other] - delay[one]) / np.maximum(at[other] - at[one], 1)))
-        residual = delay - fast * at
-        scatter = float(np.median(np.abs(residual - np.median(residual))))
-        change = abs(fast) * (at[-1] - at[0])
-        if change > max(2 * EARLY_NS, STEADY * scatter) and 1 / MOST_FAST < 1 + fast < MOST_FAST:
-            clocks[process] = DeviceClock(0, fast, int(launch[0]))
+        steady = max(EARLY_NS / 2, STEADY * _deviation(delay - fast * at))
+        if _deviation(delay) > steady and 1 / MOST_FAST < 1 + fast < MOST_FAST:
+            clocks[process] = DeviceClock(0, fast, int(at[0]))
     return clocks
+
+
+def _deviation(values: npt.NDArray[np.float64]) -> float:
+    """The median absolute deviation."""
+    return float(np.median(np.abs(values - np.median(values))))
 
 
 def _at_host_speed(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame:
@@ -182,39 +188,16 @@ def _at_host_speed(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.Dat
     return work
 
 
-def late_by(work: pl.DataFrame, sync_calls: pl.DataFrame) -> dict[int, int]:
-    """Process → how far its device's clock is late (ns), if calls return before what they wait for.
-
-    A call that waited did so for a stream with work that was launched before it and had not ended.
-    On a right clock, that work ends before the call. The clock is late if at least half of the
-    calls return earlier. Its error is the time from launch to start of the kernels that start
-    soonest, as an idle device starts a kernel when it is launched.
+def late_by(idle: pl.DataFrame) -> dict[int, int]:
+    """Process → how far its device's clock is late (ns), if no idle device seems to start at once.
 
     Args:
-        work: DEVICE_WORK.
-        sync_calls: SYNC_CALLS.
+        idle: as `idle_starts` gives it.
     """
-    waited = sync_calls.filter("drains", pl.col("end") - pl.col("start") >= EARLY_NS)
-    if waited.is_empty():
-        return {}
     late_ns: dict[int, int] = {}
-    for (process,), calls in waited.partition_by("process", as_dict=True).items():
-        own = rows_of(work, (work["process"] == process).to_numpy() & ~is_null(work["launch"]))
-        launch, start, end = (own[name].to_numpy() for name in ("launch", "start", "end"))
-        after = (start - launch)[(own["kind"] == "kernel").to_numpy()]
-        by = int(np.quantile(after, LEAST_EARLY, method="lower")) if len(after) else 0
-        if by <= EARLY_NS:
-            continue
-        starts, ends = calls["start"].to_numpy(), calls["end"].to_numpy()
-        first = np.full(len(calls), NEVER)  # end of the stream that is done first
-        order, streams = np.lexsort((start, launch)), codes(own[[*STREAM]])
-        for stream in np.unique(streams):
-            own_work = order[streams[order] == stream]
-            place = np.searchsorted(launch[own_work], starts, side="right")
-            done = np.append(0, end[own_work])[place]
-            first = np.minimum(first, np.where(done > starts, done, NEVER))
-        known = first < NEVER
-        if known.any() and np.median((first - ends)[known]) > EARLY_NS:
+    for (process,), own in idle.partition_by("process", as_dict=True).items():
+        by = int(np.quantile(own["delay"].to_numpy(), LEAST_EARLY, method="lower"))
+        if own.height >= FEWEST_STARTS and by > EARLY_NS:
             late_ns[process] = by
     return late_ns
 

@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from rankscope.sources.device_faults import fast_clocks
+from rankscope.model.schema import DEVICE_WORK, conform
+from rankscope.sources.device_faults import fast_clocks, wrong_clocks
 
 STEP, COUNT = 10_000_000, 20
 
@@ -14,11 +15,35 @@ STEP, COUNT = 10_000_000, 20
 def test_a_clock_is_at_most_ten_times_as_fast_or_slow(speed: float, *, is_clock: bool) -> None:
     launch = pl.Series([STEP * (1 + nth) for nth in range(COUNT)])
     start = (launch * speed).cast(pl.Int64)
-    same = {"process": [1] * COUNT}
-    work = pl.DataFrame({**same, "launch": launch, "start": start}).with_columns(
-        kind=pl.lit("kernel"), end=start + 100
+    idle = pl.DataFrame({"process": 1, "kind": "kernel", "launch": launch, "delay": start - launch})
+    assert bool(fast_clocks(idle)) is is_clock
+
+
+def test_a_slope_among_neighbours_is_no_clock() -> None:
+    """Delays of a traced AlexNet (µs): two kernels, 12 s later some within 0.1 s."""
+    seconds = [30.54, 42.23, *(43.27 + nth / 100 for nth in range(10))]
+    delays_us = [35, 49, 42, 26, 20, 18, 17, 13, 21, 19, 20, 18]
+    launch = pl.Series(seconds) * 1e9
+    delay = pl.Series(delays_us) * 1000
+    idle = pl.DataFrame({"process": 1, "kind": "kernel", "launch": launch, "delay": delay})
+    assert not fast_clocks(idle)
+
+
+@pytest.mark.parametrize(("soonest_us", "late"), [(10, False), (3_010, True)])
+def test_delays_in_a_queue_are_no_late_clock(soonest_us: int, *, late: bool) -> None:
+    """A device that is behind starts kernels late; what finds it idle tells its clock."""
+    rows = []
+    for step in range(1, 8):
+        begin = STEP * step
+        start = begin + soonest_us * 1000
+        for nth in range(50):
+            rows.append((begin + nth * 10_000, start, start + 150_000))
+            start += 151_000
+    work = pl.DataFrame(rows, ["launch", "start", "end"], orient="row").with_columns(
+        process=1, device=0, context=1, stream=7, kind=pl.lit("kernel"), name=pl.lit("gemm")
     )
-    waited = pl.DataFrame({**same, "start": launch - STEP, "end": launch - 1}).with_columns(
-        drains=True
+    absent = ("launch_thread", "operation", "communicator", "sequence", "bytes", "grid", "graph")
+    clocks = wrong_clocks(conform(work, DEVICE_WORK, optional=absent))
+    assert {process: -clock.early_ns for process, clock in clocks.items()} == (
+        {1: soonest_us * 1000} if late else {}
     )
-    assert bool(fast_clocks(work, waited)) is is_clock

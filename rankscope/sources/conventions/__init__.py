@@ -5,14 +5,13 @@ Patterns are evaluated on the distinct names only, by polars (Rust syntax: no lo
 no pattern that a hostile name can make slow).
 """
 
-from rankscope.sources.conventions.api_calls import drains, synchronises
+from rankscope.sources.conventions.api_calls import synchronises
 from rankscope.sources.conventions.kernels import known, short_name, stated_operations
 from rankscope.sources.conventions.vocabulary import OPERATORS, Vocabulary, vocabulary
 
 __all__ = [
     "OPERATORS",
     "Vocabulary",
-    "drains",
     "known",
     "short_name",
     "stated_operations",

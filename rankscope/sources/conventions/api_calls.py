@@ -2,13 +2,9 @@
 
 import polars as pl
 
-DRAINING = r"^(cu(da)?|hip)(Stream|Device|Thread|Ctx)Synchronize"
-"""Pattern of the calls that wait for all that a stream or the device has to do."""
-
 SYNCHRONISING = "|".join(
     (
-        DRAINING,
-        r"^(cu(da)?|hip)EventSynchronize",
+        r"^(cu(da)?|hip)(Stream|Device|Thread|Ctx|Event)Synchronize",
         r"^(cu(da)?|hip)Memcpy",  # with pageable memory, even an asynchronous copy waits
         r"^(cuda|hip)Free(Host)?(_|$)",
         r"^cuMemFree(Host)?(_|$)",
@@ -35,8 +31,3 @@ def synchronises() -> pl.Expr:
     name, length = pl.col("name"), pl.col("end") - pl.col("start")
     returned = name.str.contains(ASYNCHRONOUS) & (length < LASTING_NS)
     return name.str.contains(SYNCHRONISING) & ~returned & (length >= 0)
-
-
-def drains() -> pl.Expr:
-    """Whether an API call waits for all that a stream or the device has to do; reads `name`."""
-    return pl.col("name").str.contains(DRAINING).fill_null(False)

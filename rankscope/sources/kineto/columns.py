@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 
 from rankscope.model.schema import OPERATION, OPERATORS, conform
-from rankscope.sources.conventions import drains, short_name, stated_operations, synchronises
+from rankscope.sources.conventions import short_name, stated_operations, synchronises
 from rankscope.sources.device_faults import captures, launches_kernel
 from rankscope.sources.kineto.json_stream import Args, Event, EventFile, Number
 
@@ -63,7 +63,6 @@ SCHEMAS: dict[str, pl.Schema] = {
             "correlation": pl.Int64(),
             "graph": pl.Boolean(),
             "waits": pl.Boolean(),
-            "drains": pl.Boolean(),
             "kernel": pl.Boolean(),
             "captures": pl.Int8(),
         }
@@ -95,7 +94,7 @@ SCHEMAS: dict[str, pl.Schema] = {
 """Nature → columns: times on the file's axis, the rest as in RANGES and DEVICE_WORK. `external`
 is the id of an operator, `full` a kernel's whole name, `operation` what the trace states;
 `correlation` links work to its launch, which `waits` if it holds its thread until the device is
-done, `drains` as in SYNC_CALLS, and launches a `kernel` or something else."""
+done, and launches a `kernel` or something else."""
 
 NEEDED = {
     RANGE: ["start", "end", "process", "thread"],
@@ -189,7 +188,6 @@ def finished(nature: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
         frame = frame.with_columns(
             graph=pl.col("name").str.contains("GraphLaunch", literal=True),
             waits=synchronises().fill_null(False),
-            drains=drains(),
             captures=captures(),
             kernel=launches_kernel(),
         )

@@ -130,7 +130,7 @@ def read(
     work, calls = _communicating(work, words), _nth_calls(launches, owned.within)
     device_work = _device_work(work, calls, ranges, process, owned)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
-    device_work, moved = on_host_time(device_work, sync_calls)
+    device_work, moved = on_host_time(device_work)
     return Trace(
         facts=replace(
             stated,

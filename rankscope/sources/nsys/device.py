@@ -99,7 +99,7 @@ def device_work(
         done = _operations(whole, table, names)
         parts.append(with_series(_launched(done, launches), done["correlationId"]))
         recorded += whole.height
-    work_in_order, moved = on_host_time(_in_one(parts), launches.sync_calls)
+    work_in_order, moved = on_host_time(_in_one(parts))
     launches.record(work_in_order)
     work, unread = with_nccl(file, work_in_order[DEVICE_WORK.names()], nvtx_events)
     return InMemoryWork(
@@ -205,7 +205,7 @@ class _StreamedWork:
             work = self._launched(part)
             if self._moved is None:
                 alone = self._survey.kinds["process"].n_unique() == 1
-                self._moved = wrong_clocks(work, self.sync_calls) if alone else {}
+                self._moved = wrong_clocks(work) if alone else {}
             if self._all_read:
                 yield moved_by(work, self._moved)
                 continue

@@ -22,7 +22,7 @@ from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns
-from rankscope.sources.conventions import drains, synchronises
+from rankscope.sources.conventions import synchronises
 from rankscope.sources.device_faults import captures, launches_kernel, outside_captures
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Strings, without_nulls
 from rankscope.util.numbers import NEVER
@@ -257,7 +257,7 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
     noted = taken(calls, rows).hstack(taken(by_name[["name", "captures"]], place[rows]))
     noted = noted.with_columns(process=pl.col("globalTid") // PROCESS, thread="globalTid")
     return (
-        noted.filter(synchronises()).with_columns(drains=drains()).select(SYNC_CALLS.names()),
+        noted.filter(synchronises()).select(SYNC_CALLS.names()),
         noted.filter(pl.col("captures") != 0).select(CAPTURES.names()),
         by_name["launches"].to_numpy()[place],
     )
