@@ -9,6 +9,7 @@ from rankscope.measure.segment import PhaseRanges
 from rankscope.model.arrays import (
     added_up,
     filled,
+    framed,
     is_null,
     leading,
     places,
@@ -132,7 +133,7 @@ class ActivityTotals:
             "name": taken(self._names, lead),
         }
         amounts = dict(zip(_SUMS, map(pl.Series, totals), strict=True))
-        return conform(pl.DataFrame({**keys, **amounts, "launches": launches}), _KEYED)
+        return conform(framed({**keys, **amounts, "launches": launches}), _KEYED)
 
 
 def activities(

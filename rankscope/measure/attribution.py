@@ -12,6 +12,7 @@ from rankscope.measure.collectives import CALLS
 from rankscope.model.arrays import (
     codes,
     filled,
+    framed,
     holds,
     is_null,
     known_if,
@@ -179,7 +180,7 @@ class _Survey:
         self._calls.append(rows_of(work, talks).select(CALLS))
         start, end = (work[name].to_numpy() for name in ("start", "end"))
         computing = ~talks & ~is_null(work["window"])
-        names = rows_of(pl.DataFrame([work["name"], owner]), computing)
+        names = rows_of(framed([work["name"], owner]), computing)
         names, totals, _ = summed(names, (end - start)[None, computing])
         total = pl.Series("total_ns", totals[0])
         self._by_name.append(with_series(_with_owners(names, owners), total))

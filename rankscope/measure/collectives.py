@@ -8,6 +8,7 @@ from rankscope.model.arrays import (
     added_up,
     codes,
     filled,
+    framed,
     holds,
     is_null,
     places,
@@ -94,7 +95,7 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     calls = belonging(with_series(calls, constant("window", None, calls.height)), iterations)
     start, end = calls["start"], calls["end"]
     last = np.searchsorted(forward["start"].to_numpy(), start.to_numpy(), side="right")
-    return pl.DataFrame(
+    return framed(
         {
             **{name: calls[name] for name in ("operation", "iteration", "window")},
             "communicator": calls["source"],
@@ -120,7 +121,7 @@ def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -
     direct = is_null(belongs["launch"]) | belongs["graph"].to_numpy()
     arrival = np.minimum(start, np.maximum(launch, ready.of(belongs)))
     same = ("operation", "communicator", "bytes", "sequence", "iteration", "window")
-    return pl.DataFrame(
+    return framed(
         {
             **{name: belongs[name] for name in same},
             **{"arrival_ns": np.where(direct, start, arrival), "start_ns": start},

@@ -10,7 +10,7 @@ from rankscope.measure.attribution import Attributed
 from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlices, account
 from rankscope.measure.host import merged
 from rankscope.measure.waiting import LOOK_AHEAD, LaunchedOperations, Requests
-from rankscope.model.arrays import is_null, known_if, rows_of, taken
+from rankscope.model.arrays import framed, is_null, known_if, rows_of, taken
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import SEGMENTS, constant, empty
@@ -89,7 +89,7 @@ class DeviceAccount:
         return DeviceTimeline(
             segments=merged(pl.concat(self._segments)),
             windows=self._windows,
-            usage=pl.DataFrame(
+            usage=framed(
                 {
                     "window": window,
                     "compute": compute,
@@ -98,7 +98,7 @@ class DeviceAccount:
                 }
             ),
             idle=_idling(known, *self._idle),
-            unphased=pl.DataFrame({"window": window, "share": unphased / np.maximum(training, 1)}),
+            unphased=framed({"window": window, "share": unphased / np.maximum(training, 1)}),
             opaque=(self._work.survey["kind"] == "graph").any(),
         )
 
@@ -120,7 +120,7 @@ class DeviceAccount:
 def _idling(known: pl.DataFrame, count: Times, length: Times) -> pl.DataFrame:
     """Number and length of idle intervals of each phase, by window."""
     window, phase = np.nonzero(count)
-    return pl.DataFrame(
+    return framed(
         {
             "window": taken(known["window"], window),
             "phase": taken(LABELS, phase),
@@ -152,7 +152,7 @@ def _windows(
         first = earlier_end
     begin = np.append(first, reached[:-1])
     known = last > begin
-    return pl.DataFrame(
+    return framed(
         {
             "window": np.arange(len(last)),
             "window_start": known_if(pl.Series(begin), known),

@@ -5,7 +5,7 @@ import polars as pl
 
 from rankscope.measure.host_states import LONGEST_NAME, MINOR_NS
 from rankscope.model.host_events import ThreadEvents
-from rankscope.model.schema import FILE_ACCESSES, conform
+from rankscope.model.schema import FILE_ACCESSES, conform, empty
 
 MOST_FILES = 12
 """Names of files stored for a rank: those with most time."""
@@ -22,10 +22,10 @@ def file_accesses(
         events: the events of its thread.
 
     Returns:
-        FILE_ACCESSES without `rank`; no rows where nothing is recorded.
+        FILE_ACCESSES; `rank` is null; no rows where nothing is recorded.
     """
     if events.files is None or events.files.is_empty() or host.is_empty():
-        return pl.DataFrame(schema=FILE_ACCESSES).drop("rank")
+        return empty(FILE_ACCESSES)
     uses = events.files
     segment = np.searchsorted(host["start"].to_numpy(), uses["start"].to_numpy(), side="right") - 1
     place = host.select("window", phase=pl.col("label").cast(pl.String))[segment]
@@ -56,4 +56,4 @@ def file_accesses(
         FILE_ACCESSES,
         optional=("rank",),
         drop_others=True,
-    ).drop("rank")
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.segment import PhaseRanges
-from rankscope.model.arrays import taken
+from rankscope.model.arrays import framed, taken
 from rankscope.model.intervals import Times, cells, owners, union
 from rankscope.model.schema import SEGMENTS
 from rankscope.util.numbers import NEVER
@@ -52,11 +52,9 @@ def host_timeline(
 def segments(points: Times, edges: Times, labels: pl.Series) -> pl.DataFrame:
     """Labelled cells as SEGMENTS: cut at the windows' edges, equal neighbours merged."""
     window = np.searchsorted(edges, points[:-1], side="right") - 1
-    frame = pl.DataFrame(
-        {"start": points[:-1], "end": points[1:], "window": window, "label": labels},
-        schema_overrides={"window": pl.Int64},
+    return merged(
+        framed({"start": points[:-1], "end": points[1:], "window": window, "label": labels})
     )
-    return merged(frame)
 
 
 def merged(frame: pl.DataFrame) -> pl.DataFrame:
@@ -71,7 +69,7 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
     first, last = np.append(0, border + 1), np.append(border, len(part) - 1)
     first, last = first[: len(part)], last[: len(part)]  # none of no rows
     rows = taken(frame[["start", "window"]], first)
-    return pl.DataFrame([rows["start"], taken(frame["end"], last), rows["window"], label[first]])
+    return framed([rows["start"], taken(frame["end"], last), rows["window"], label[first]])
 
 
 def _before_phases(iterations: pl.DataFrame, phases: Times) -> pl.DataFrame:
@@ -93,7 +91,7 @@ def _before_phases(iterations: pl.DataFrame, phases: Times) -> pl.DataFrame:
         first_of_window = starts[np.searchsorted(starts, opened)]
         inside = np.minimum(first_of_window, inside)
     end = np.where(inside < until, inside, begin)
-    return pl.DataFrame({"start": opened, "end": end})
+    return framed({"start": opened, "end": end})
 
 
 def window_edges(iterations: pl.DataFrame) -> Times:
@@ -130,4 +128,4 @@ def _implicit_loading(
         )
     )
     start, end = union(*(each.to_numpy() for each in foreign.whole))
-    return stretches, pl.DataFrame({"start": start, "end": end})
+    return stretches, framed({"start": start, "end": end})

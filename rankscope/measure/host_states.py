@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import distinct, summed, taken, with_leading_names, with_series
+from rankscope.model.arrays import distinct, framed, summed, taken, with_leading_names, with_series
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells, count_before, in_order
 from rankscope.model.kinds import HostState
-from rankscope.model.schema import HOST_STATES, conform
+from rankscope.model.schema import HOST_STATES, conform, empty
 
 MOST_NAMES = 12
 """Names of calls or functions stored for each state: those with most time on the rank."""
@@ -75,11 +75,11 @@ def host_states(
         at_once: events that are processed together; bounds memory.
 
     Returns:
-        HOST_STATES without `rank`; no rows where nothing is recorded. `total_ns` adds up to the
+        HOST_STATES; `rank` is null; no rows where nothing is recorded. `total_ns` adds up to the
         length of the phase, to the nanosecond.
     """
     if not events.known or host.is_empty():
-        return pl.DataFrame(schema=HOST_STATES).drop("rank")
+        return empty(HOST_STATES)
     swept = _Sweep.of(events)
     parts = [swept.account(host.slice(*block)) for block in _blocks(host, swept, at_once)]
     rows = pl.concat(parts)
@@ -89,7 +89,7 @@ def host_states(
     phase, state = rows["label"].alias("phase"), taken(_NAMES, rows["state"].to_numpy())
     rows = with_series(rows, phase, state).sort("window", "phase", "state", "name")
     rows = with_series(rows, taken(iterations["iteration"], rows["window"].to_numpy()))
-    return conform(rows, HOST_STATES, optional=("rank",), drop_others=True).drop("rank")
+    return conform(rows, HOST_STATES, optional=("rank",), drop_others=True)
 
 
 STATE_INTERVALS = pl.Schema(
@@ -230,7 +230,7 @@ class _Sweep:
         spent = np.bincount(place, weights=length, minlength=len(different)).astype(np.int64)
         count = np.bincount(place, weights=fresh, minlength=len(different)).astype(np.int64)
         segments, state_and_name = np.divmod(different, kinds)
-        rows = pl.DataFrame(
+        rows = framed(
             {
                 "segment": segments,
                 "state": state_and_name // (nameless + 2),

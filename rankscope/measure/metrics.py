@@ -16,7 +16,7 @@ import polars as pl
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.device_sweep import EXPOSED, LABELS, OTHER, Codes
 from rankscope.measure.host import merged
-from rankscope.model.arrays import filled, is_null, known_if, rows_of, taken, with_series
+from rankscope.model.arrays import filled, framed, is_null, known_if, rows_of, taken, with_series
 from rankscope.model.intervals import length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PARTS, Clock
 from rankscope.model.metrics import Need, column_of, measured_metrics
@@ -31,7 +31,7 @@ UNPHASED_LIMIT = 0.05
 class Numbers:
     """One rank on one clock."""
 
-    measures: pl.DataFrame  # MEASURES without `rank`
+    measures: pl.DataFrame  # MEASURES; `rank` is null
     exposed: pl.DataFrame  # EXPOSED without `rank`
 
 
@@ -202,14 +202,14 @@ def _numbers(
     """Numbers of the metrics of the sweep; the first iteration's loading is unknown."""
     columns["load_ns"] = known_if(columns["load_ns"], np.arange(iterations.height) > 0)
     exposed = _exposed(segments, iterations, clock)
-    inputs = MetricInputs(clock, pl.DataFrame(columns), exposed, collectives)
+    inputs = MetricInputs(clock, framed(columns), exposed, collectives)
     return Numbers(_finish(inputs), exposed)
 
 
 def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     """EXPOSED without `rank`, in time order."""
     waits = rows_of(segments, (segments["label"] == "exposed_communication").to_numpy())
-    return pl.DataFrame(
+    return framed(
         {
             "iteration": taken(iterations["iteration"], waits["window"].to_numpy()),
             "clock": constant("clock", clock.value, waits.height),
@@ -220,7 +220,7 @@ def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: Clock) -> 
 
 
 def _finish(inputs: MetricInputs) -> pl.DataFrame:
-    """MEASURES without `rank`: the metrics of the sweep and those of `FUNCTIONS`.
+    """MEASURES, `rank` null: the metrics of the sweep and those of `FUNCTIONS`.
 
     Raises:
         ValueError: nothing computes a metric of the registry.
@@ -237,8 +237,7 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
                     "the recipe of a metric in .github/CONTRIBUTING.md"
                 )
             columns[metric.column] = constant("", None, inputs.windows.height)
-    measures = conform(pl.DataFrame(columns), MEASURES, optional=("rank",), drop_others=True)
-    return measures.drop("rank")
+    return conform(framed(columns), MEASURES, optional=("rank",), drop_others=True)
 
 
 def _work(inputs: MetricInputs) -> pl.Series:

@@ -27,7 +27,7 @@ from rankscope.model.reports import (
     RunWarning,
     Trace,
 )
-from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, of_rank
+from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, empty, of_rank
 from rankscope.model.tables import TABLES
 from rankscope.sources import formats
 from rankscope.sources.conventions import Vocabulary, vocabulary
@@ -284,7 +284,7 @@ def _with_host(
         own = events.get(thread.id, ThreadEvents())
         states = host_states(thread.iterations, thread.timeline, own)
         files = file_accesses(thread.iterations, thread.timeline, own)
-        counters = counted.get(thread.process, pl.DataFrame(schema=WINDOWED_COUNTERS))
+        counters = counted.get(thread.process, empty(WINDOWED_COUNTERS))
         numbers = taken(thread.iterations["iteration"], counters["window"].to_numpy())
         counters = with_series(counters, numbers)
         yield replace(

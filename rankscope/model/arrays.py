@@ -1,6 +1,7 @@
 """Short columns without expressions: planning one costs more than the work on a thousand rows."""
 
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -9,12 +10,24 @@ from numpy.typing import NDArray
 from rankscope.model.intervals import Flags, Times
 
 
+def framed(columns: Iterable[pl.Series] | Mapping[str, Any]) -> pl.DataFrame:
+    """A frame of columns of one length, in a third of the time that `pl.DataFrame` takes.
+
+    Args:
+        columns: series, or name → series or array.
+    """
+    if isinstance(columns, Mapping):
+        columns = map(pl.Series, columns, columns.values())
+    first, *others = columns
+    return first.to_frame().hstack(others)
+
+
 def rows_of(frame: pl.DataFrame, flags: Flags) -> pl.DataFrame:
     """The rows whose flag is set, one for each row."""
     if flags.all():
         return frame
-    kept = pl.Series(flags, dtype=pl.Boolean)
-    return pl.DataFrame([each.filter(kept) for each in frame.get_columns()])
+    kept = pl.Series(flags)
+    return framed(each.filter(kept) for each in frame.iter_columns())
 
 
 def of_process(frame: pl.DataFrame, process: int) -> pl.DataFrame:
@@ -38,8 +51,14 @@ def taken(rows: Rows, places: NDArray[np.integer]) -> Rows:
 
 def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
     """The frame with these columns, which replace those of the same names."""
-    series = {each.name: each for each in (*frame.get_columns(), *columns)}
-    return pl.DataFrame([*series.values()])
+    changed = frame.clone()
+    for each in columns:
+        have = changed.columns
+        if each.name in have:
+            changed.replace_column(have.index(each.name), each)
+        else:
+            changed.insert_column(len(have), each)
+    return changed
 
 
 def is_null(values: pl.Series) -> Flags:
@@ -62,6 +81,8 @@ def filled(values: pl.Series, replacement: int | pl.Series) -> Times:
 
 def known_if(values: pl.Series, flags: Flags) -> pl.Series:
     """The values whose flag is set; the others become null."""
+    if flags.all():
+        return values
     return values.zip_with(pl.Series(flags), pl.Series([None], dtype=values.dtype))
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 import polars as pl
 
 from rankscope.model import kinds
+from rankscope.model.arrays import framed, with_series
 from rankscope.model.tables import TABLES
 
 RANGES = pl.Schema(
@@ -264,20 +265,16 @@ def conform(
     Raises:
         ValueError: a column is missing, or one too many: a bug of the stage.
     """
-    have = frame.schema
-    if have == schema:
-        return frame
+    have = frame.columns
     missing = [name for name in schema if name not in have and name not in optional]
     others = [name for name in have if name not in schema]
     if missing or (others and not drop_others):
         wrong = [f"{name} is missing" for name in missing]
         wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
         raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
-    return pl.DataFrame(
-        [
-            (frame[name] if name in have else constant(name, None, frame.height)).cast(dtype)
-            for name, dtype in schema.items()
-        ]
+    return framed(
+        (frame[name] if name in have else constant(name, None, frame.height)).cast(dtype)
+        for name, dtype in schema.items()
     )
 
 
@@ -285,9 +282,8 @@ def of_rank(
     rank: int, frame: pl.DataFrame, schema: pl.Schema, *, drop_others: bool = False
 ) -> pl.DataFrame:
     """The rows of a rank with its number, as `conform` makes them fit a schema."""
-    columns = {each.name: each for each in frame.get_columns()}
-    columns["rank"] = constant("rank", rank, frame.height)
-    return conform(pl.DataFrame(columns), schema, drop_others=drop_others)
+    with_rank = with_series(frame, constant("rank", rank, frame.height))
+    return conform(with_rank, schema, drop_others=drop_others)
 
 
 def constant(name: str, value: object, rows: int) -> pl.Series:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.segment.training_thread import training_thread
-from rankscope.model.arrays import is_null, rows_of, summed, taken
+from rankscope.model.arrays import framed, is_null, rows_of, summed, taken
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import ITERATIONS, conform
 
@@ -215,7 +215,7 @@ def _windows(start: Times, end: Times, number: Times, duration_ns: int | None) -
     """
     begins = np.flatnonzero(np.append(True, number[1:] <= number[:-1]))  # of the epochs
     epoch = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(number)))
-    return pl.DataFrame(
+    return framed(
         {
             "iteration": number + epoch * (number.max(initial=0) + 1),
             "epoch": epoch,
@@ -225,6 +225,5 @@ def _windows(start: Times, end: Times, number: Times, duration_ns: int | None) -
             "window_start": np.append(start[0], end[:-1]),
             "window_end": end,
             "complete": end != duration_ns if duration_ns is not None else np.full(len(end), True),
-        },
-        ITERATIONS,
+        }
     )

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import with_series
+from rankscope.model.arrays import framed, with_series
 from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest, Columns, export_again
 from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual
@@ -155,11 +155,9 @@ class SQLiteColumns(Columns):
                 yield frame
                 continue
             nothing = pl.Series([None]).new_from_index(0, frame.height)
-            yield pl.DataFrame(
-                [
-                    frame[name] if name in have else nothing.cast(kind).alias(name)
-                    for name, kind in wanted.types.items()
-                ]
+            yield framed(
+                frame[name] if name in have else nothing.cast(kind).alias(name)
+                for name, kind in wanted.types.items()
             )
 
     def _pieces(
@@ -269,7 +267,7 @@ class SQLiteColumns(Columns):
                     for name in wanted.integers
                 ]
             )
-        return pl.DataFrame(
+        return framed(
             [
                 *(_integers(frame[name]) for name in wanted.integers),
                 *(decoded(frame[name]) for name in wanted.text),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import taken
+from rankscope.model.arrays import filled, framed, taken
 from rankscope.model.reports import Process
+from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns
 
 PROCESS_BITS = 24
@@ -46,6 +45,9 @@ SPARSE = 4
 """Ids up to this multiple of their count are looked up by index instead of by a join."""
 
 
+POOL = pl.Schema({"id": pl.Int64, "value": pl.String})
+
+
 class Strings:
     """The string pool of an export: it is looked up by id, never searched."""
 
@@ -61,7 +63,8 @@ class Strings:
         ids = pool["id"].to_numpy()
         is_dense = (ids >= 0) & (ids <= most)
         size = ids[is_dense].max(initial=-1) + 1
-        row = np.full(size, pool.height)  # an id without a string gets the null at the end
+        # an id without a string gets the null at the end, as does the last place
+        row = np.full(size + 1, pool.height)
         row[ids[is_dense]] = np.flatnonzero(is_dense)
         self._dense = pool["value"].extend_constant(None, 1)[row]
         self._others = pool.clear() if is_dense.all() else pool.filter(~is_dense)
@@ -70,7 +73,7 @@ class Strings:
     def read(cls, file: Columns) -> Strings:
         """The pool of an export, which may lack it."""
         if not file.has("StringIds", "id", "value"):
-            return cls(pl.DataFrame(schema={"id": pl.Int64, "value": pl.String}))
+            return cls(empty(POOL))
         return cls(
             file.read("StringIds", ["id"], ["value"]).drop_nulls().unique("id", keep="first")
         )
@@ -78,17 +81,13 @@ class Strings:
     @property
     def is_empty(self) -> bool:
         """Whether the pool has no strings."""
-        return self._dense.is_empty() and self._others.is_empty()
+        return len(self._dense) == 1 and self._others.is_empty()
 
     def of(self, ids: pl.Series) -> pl.Series:
         """Strings by their ids; null for ids that the pool lacks."""
-        if ids.null_count() == len(ids):
-            return self._dense.clear(len(ids)).alias(ids.name)
-        least, most = cast("int", ids.min()), cast("int", ids.max())
-        if not ids.has_nulls() and least >= 0 and most < len(self._dense):
-            return taken(self._dense, ids.to_numpy())
-        is_dense = ids.is_between(0, len(self._dense) - 1)
-        texts = self._dense.gather(ids.set(~is_dense, None))
+        last = len(self._dense) - 1
+        places = filled(ids, last)
+        texts = taken(self._dense, np.where((places >= 0) & (places < last), places, last))
         if self._others.is_empty():
             return texts
         others = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
@@ -96,5 +95,5 @@ class Strings:
 
     def of_values(self, ids: pl.Series, values: pl.Series) -> Strings:
         """Other values for ids of this pool; of several values for an id, the first known one."""
-        pairs = pl.DataFrame([ids.alias("id"), values.alias("value")]).drop_nulls()
-        return Strings(pairs.unique("id", keep="first", maintain_order=True), len(self._dense))
+        pairs = framed({"id": ids, "value": values}).drop_nulls()
+        return Strings(pairs.unique("id", keep="first", maintain_order=True), len(self._dense) - 1)

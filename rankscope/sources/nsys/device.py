@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import taken, with_series
+from rankscope.model.arrays import framed, with_series
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.intervals import in_order
@@ -253,7 +253,7 @@ class _StreamedWork:
 
     def _read(self) -> Iterator[pl.DataFrame]:
         """Narrow rows of each piece that has any; the last step stores the survey."""
-        broken, kinds, places = 0, [KINDS.to_frame()], list[tuple[object, ...]]()
+        broken, kinds, places = 0, [empty(KINDS)], list[tuple[object, ...]]()
         for table, number, piece in _pieces(self._file, self._tables, COLUMNS + EXTRA):
             whole = _whole(piece, self._until)
             broken += piece.height - whole.height
@@ -268,9 +268,7 @@ class _StreamedWork:
     def _narrow(self, whole: pl.DataFrame, table: str) -> pl.DataFrame:
         """Columns of DEVICE_WORK and the correlation, in the smallest types that hold them."""
         rows = _operations(whole, table, self._names)
-        return pl.DataFrame(
-            [each.shrink_dtype() if each.dtype.is_integer() else each for each in rows]
-        )
+        return framed(each.shrink_dtype() if each.dtype.is_integer() else each for each in rows)
 
     def _launched(self, narrow: pl.DataFrame) -> pl.DataFrame:
         """DEVICE_WORK of narrow rows, without NCCL's description."""
@@ -292,7 +290,7 @@ class _Names:
     def __init__(self, pool: Strings, words: Vocabulary) -> None:
         """Start without names; `pool` has the strings."""
         self._pool, self._words = pool, words
-        self._known = KNOWN.to_frame()
+        self._known = empty(KNOWN)
         self._names = self._operations = pool.of_values(*self._known[["id", "name"]])
 
     @property
@@ -364,16 +362,19 @@ def _in_one(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
     Works column by column, so that only one column is in memory twice.
     """
-    order = in_order(np.concatenate([each["start"].to_numpy() for each in frames]))
+    place = in_order(np.concatenate([each["start"].to_numpy() for each in frames]))
+    order = pl.Series(place.astype(np.uint32))
     columns = deque(zip(*frames, strict=True))
     frames.clear()
 
-    def following() -> pl.DataFrame:
-        parts = [each.to_frame() for each in columns.popleft()]
-        column: pl.DataFrame = pl.concat(parts, how="vertical_relaxed", rechunk=True)
-        return taken(column, order)
+    def following() -> pl.Series:
+        parts: list[pl.Series] = [*columns.popleft()]
+        if len({str(each.dtype) for each in parts}) == 1:
+            return pl.concat(parts, rechunk=True)[order]
+        alike = pl.concat([each.to_frame() for each in parts], how="vertical_relaxed", rechunk=True)
+        return alike.to_series()[order]
 
-    return pl.concat([following() for _ in range(len(columns))], how="horizontal")
+    return framed(following() for _ in range(len(columns)))
 
 
 def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
@@ -422,7 +423,7 @@ def _ids(rows: pl.DataFrame) -> pl.DataFrame:
     ids = rows[NAMES]
     if any(each.has_nulls() for each in ids):
         ids = ids.select(pl.coalesce(NAMES), full=pl.coalesce(reversed(NAMES)))
-    return pl.DataFrame(dict(zip(("id", "full"), ids, strict=True)))
+    return framed(dict(zip(("id", "full"), ids, strict=True)))
 
 
 def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import codes, filled, places, taken
+from rankscope.model.arrays import codes, filled, framed, places, taken
 from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
@@ -187,7 +187,7 @@ class Launches:
         for process, rows, called, pieces in lookups:
             start, caller = _only(called, (self._held[piece][process] for piece in pieces))
             launch[rows], thread[rows] = start, caller + np.int64(process * PROCESS - 1)
-        columns = pl.DataFrame({"launch": launch, "launch_thread": thread})
+        columns = framed({"launch": launch, "launch_thread": thread})
         known = pl.Series((launch != NEVER) & (launch != TWICE))
         return columns if known.all() else columns.select(pl.when(known).then(pl.all()))
 
@@ -246,7 +246,7 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
     if calls.is_empty():
         return empty(SYNC_CALLS), empty(CAPTURES), np.empty(0, np.bool_)
     place, first = places(codes(calls[["nameId"]]))
-    named = pl.DataFrame({"name": pool.of(taken(calls["nameId"], first))})
+    named = framed({"name": pool.of(taken(calls["nameId"], first))})
     by_name = named.with_columns(start=0, end=NEVER).select(  # as of calls of any length
         "name",
         captures=captures(),

@@ -71,6 +71,8 @@ def with_nccl(
         work: DEVICE_WORK.
         nvtx: the export's NVTX events.
     """
+    if not tells(file, nvtx):
+        return work, ()
     kernels = work.with_row_index("row").filter(OF_NCCL)
     if kernels.is_empty():
         return work, ()

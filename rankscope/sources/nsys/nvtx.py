@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import filled, is_null, rows_of, with_series
+from rankscope.model.arrays import filled, framed, is_null, rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
@@ -77,7 +77,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
     """
     if not file.has(EVENTS):
         nowhere = pl.Series(dtype=pl.Int64)
-        return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
+        return Nvtx(Ranges.of(empty(RANGES)), empty(THREADS), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
     survey = _Survey(pool, words, file.limits.signatures)
     few, kept = BoundedBuffer(most=file.limits.held), BoundedBuffer(most=file.limits.kept)
@@ -126,9 +126,9 @@ class _Survey:
     def __init__(self, pool: Strings, words: Vocabulary | None, most_signatures: int) -> None:
         self.events = self.broken = 0
         self.payloads: list[str] = []
-        self.domains = [CREATED.to_frame()]
-        self.thread_names = [THREADS.to_frame()]
-        self.names = NAMES.to_frame()  # by the number of the signature
+        self.domains = [empty(CREATED)]
+        self.thread_names = [empty(THREADS)]
+        self.names = empty(NAMES)  # by the number of the signature
         self._signatures = Signatures()
         self._operators = pl.Series(dtype=pl.Boolean)  # whether the first signatures are
         self._pool = pool
@@ -279,7 +279,7 @@ def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFra
             each for each in whole if each.name not in PAYLOADS or each.null_count() < len(each)
         ]
         domain = pl.Series("domainId", filled(whole["domainId"], 0))
-        yield with_series(pl.DataFrame(kept), domain), piece.height - whole.height
+        yield with_series(framed(kept), domain), piece.height - whole.height
 
 
 def _tells(part: pl.DataFrame, payload: str) -> bool:

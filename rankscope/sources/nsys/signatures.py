@@ -7,6 +7,7 @@ each call is removed. Everything else is therefore looked up by signature.
 import polars as pl
 
 from rankscope.model.arrays import codes, numbered, taken
+from rankscope.model.schema import empty
 
 DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
 """Fields that emit_nvtx appends to a name: `, seq = 1`, and so on."""
@@ -27,7 +28,7 @@ class Signatures:
 
     def __init__(self) -> None:
         """Start without signatures."""
-        self._known = KEYS.to_frame()  # by number
+        self._known = empty(KEYS)  # by number
 
     def of(self, events: pl.DataFrame) -> pl.Series:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.model.arrays import framed
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.layout import (
     MISSING,
@@ -202,7 +203,7 @@ class Decoder:
             for output, name in enumerate(self._plan.names)
             if name not in self._plan.helping
         ]
-        return height, pl.DataFrame(columns)
+        return height, framed(columns)
 
     def _column(self, output: int, rows: int) -> pl.Series:
         """A decoded output of this many rows."""
