@@ -16,7 +16,7 @@ import polars as pl
 from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.metric_table import STORED
-from rankscope.compare.picks import Picks
+from rankscope.compare.picks import Picks, picks_of
 from rankscope.errors import ReportError
 from rankscope.match.selection import IterRange, as_range, choose_clock
 from rankscope.model.kinds import PARTS
@@ -24,7 +24,7 @@ from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Imbalance, Timeline
-from rankscope.output.default_views import picks_of, view_of
+from rankscope.output.plots import view_of
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.connection import AFTERWARDS_S, PATIENCE_S
 from rankscope.store.run_reader import opened

@@ -10,6 +10,7 @@ from rankscope.agent import questions
 from rankscope.agent.folders import Folders
 from rankscope.compare.breakdowns import rows_by
 from rankscope.compare.comparison import Comparison, Stage
+from rankscope.compare.picks import picks_of
 from rankscope.compare.report_files import files_of
 from rankscope.errors import ReportError
 from rankscope.ingestion.check import check
@@ -18,7 +19,6 @@ from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Imbalance
 from rankscope.output import check_report, explain
-from rankscope.output.default_views import picks_of
 from rankscope.output.documents import capture as capture_document
 from rankscope.output.documents import explain as explain_document
 from rankscope.output.documents import imbalance as imbalance_document

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.compare.report_files import ReportFiles
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.metric_table import lacks_phases
+from rankscope.compare.report_files import ReportFiles, files_of
 from rankscope.errors import UsageError
-from rankscope.model.metrics import column_of
+from rankscope.model.kinds import NAMED_PHASES
+from rankscope.model.metrics import check_metrics, column_of
 from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
 from rankscope.sources.moved import located
@@ -27,6 +30,12 @@ GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 
 MOST_PARTS = 8
 """Parts of a list of ranks or iterations in a title."""
+
+ARRIVALS = "collective_wait"
+"""The metric that picks late arrivals where whole captures are compared: they wait least."""
+
+DEFAULT_METRICS = ("time_to_all_reduce", "work", "load", ARRIVALS)
+"""Metrics to pick reports by; the first known one is used."""
 
 Rows = Callable[[list[int]], pl.DataFrame]
 """Gives the rows of some ranks."""
@@ -116,6 +125,41 @@ def among(scores: pl.DataFrame, ranks: Container[int] | None) -> pl.DataFrame:
             "none of the given ranks is in this run", hint=f"it holds {ranks_text(present)}"
         )
     return selected
+
+
+def picks_of(
+    comparison: Comparison, metric: str | None, ranks: Container[int] | None = None
+) -> Picks:
+    """The reports to open.
+
+    Args:
+        metric: name; None: the first of `DEFAULT_METRICS` that is known.
+        ranks: the ranks to pick from; None: all.
+    """
+    scores = among(comparison.scores, ranks)
+    if metric is not None:
+        check_metrics([metric])
+    else:
+        arrivals = len(comparison.selection.numbers) == 1 and lacks_phases(
+            comparison.rows(NAMED_PHASES)
+        )
+        names = (ARRIVALS, *DEFAULT_METRICS) if arrivals else DEFAULT_METRICS
+        metric = next(
+            (name for name in names if scores[column_of(name)].is_not_null().any()), "iteration"
+        )
+    ranks_table = comparison.tables.ranks
+    return pick(
+        scores,
+        lambda ranks: comparison.rows([*dict.fromkeys((metric, "iteration"))], ranks),
+        lambda ranks: comparison.tables.read("iterations", ranks=ranks),
+        {rank: (host, pid) for rank, host, pid in ranks_table.select("rank", "host", "pid").rows()},
+        files_of(ranks_table, comparison.tables.reports),
+        comparison.scope.utc_starts,
+        metric,
+        comparison.verdict.slow_sets,
+        comparison.verdict.sets_with_more_work,
+        comparison.tables.database,
+    )
 
 
 def pick(

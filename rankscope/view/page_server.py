@@ -29,12 +29,11 @@ from tornado.web import Application, RequestHandler
 
 from rankscope.api import Run, open_run
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.picks import openable_report
+from rankscope.compare.picks import openable_report, picks_of
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import DatabaseChanged, RankscopeError, ReportError, ToolError, UsageError
 from rankscope.match.selection import parse_range
 from rankscope.model.options import Options
-from rankscope.output.default_views import picks_of
 from rankscope.output.documents.common import Document, dumps
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page import safe

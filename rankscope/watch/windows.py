@@ -4,13 +4,12 @@ Each window has a database of its own: `run.duckdb`, `run-2.duckdb`, … So each
 own, and `fleet` and `diff` can compare them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import msgspec
 import polars as pl
@@ -44,7 +43,7 @@ class VerdictKey:
     cause: str | None
 
     @classmethod
-    def of(cls, verdict: Verdict) -> VerdictKey:
+    def of(cls, verdict: Verdict) -> Self:
         """That of a verdict."""
         return cls(verdict.kind.value, verdict.ranks, verdict.hosts, verdict.roles, verdict.cause)
 
@@ -61,7 +60,7 @@ class Note:
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def from_json(cls, text: str) -> Note | None:
+    def from_json(cls, text: str) -> Self | None:
         """The inverse of `to_json`; None if the text is something else."""
         try:
             return msgspec.json.decode(text, type=cls)
@@ -166,7 +165,7 @@ class Window:
             for path, other in others
         )
 
-    def beside(self, other: Window) -> bool:
+    def beside(self, other: Self) -> bool:
         """Whether both have a capture of one rank at one time: they are of two jobs."""
         own, theirs = (
             {rank: each.capture for each in window.taken.values() for rank in each.capture.ranks}

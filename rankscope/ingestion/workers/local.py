@@ -21,7 +21,6 @@ from rankscope.model.reports import ReportFile
 from rankscope.sources import formats
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe_again
-from rankscope.util import meter
 from rankscope.util.lifetime import end_with_parent, signals_held
 from rankscope.util.threads import available_cores
 
@@ -247,7 +246,6 @@ def guarded(
 ) -> Got | RankscopeError:
     """The function's result, or an error that names the report, whatever was raised."""
     result: Got | RankscopeError
-    meter.begin(file.path)
     try:
         result = function(file, options)
     except RankscopeError as error:

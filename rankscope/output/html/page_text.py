@@ -1,7 +1,5 @@
 """The texts of a page: key figures, data quality, commands."""
 
-import json
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,13 +117,12 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
 
 
 def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple[str, str]]:
-    """Purpose and shell line of commands that make this page from the reports, and further ones."""
+    """Purpose and shell line of commands that make this page, and further ones."""
     options = _option_arguments(comparison.options)
     db = str(origin.db)
     selection = ["--db", db, *options]
     picked = selection if origin.ranks is None else [*selection, "--ranks", origin.ranks]
     lines = [
-        ("Read the reports", ["rankscope", "ingest", *_ingest_arguments(comparison), "--db", db]),
         ("Show the verdict in the terminal", ["rankscope", "imbalance", *selection]),
         ("Name the reports to open side by side", ["rankscope", "pick-reports", *picked]),
         ("Make this page", ["rankscope", "report", *picked, "-o", str(origin.target)]),
@@ -149,19 +146,4 @@ def _option_arguments(options: Options) -> list[str]:
         words += ["--roles", options.roles]
     if options.include_warmup:
         words.append("--include-warmup")
-    return words
-
-
-def _ingest_arguments(comparison: Comparison) -> list[str]:
-    """The folder of all reports, and the options of ingest if all reports have the same."""
-    reports = comparison.tables.reports
-    words = [os.path.commonpath([str(Path(path).parent) for path in reports["path"]])]
-    if reports["options"].n_unique() == 1:
-        shaped = json.loads(reports["options"][0])
-        if shaped.get("iteration"):
-            words += ["--iteration", shaped["iteration"]]
-        for name, pattern in shaped.get("phases") or ():
-            words += ["--phase", f"{name}={pattern}"]
-        if shaped.get("rank_pattern"):
-            words += ["--rank-pattern", shaped["rank_pattern"]]
     return words

@@ -20,6 +20,8 @@ from rankscope.output.palette import THEMES
 from rankscope.util.atomic_io import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
     from rankscope.compare.comparison import Comparison
@@ -156,3 +158,42 @@ def format_of(path: Path) -> str:
             hint=f"-o {path.with_suffix('.png') if path.name else 'picture.png'}",
         )
     return ending
+
+
+def view_of(
+    kind: str,
+    comparison: Comparison,
+    metric: str | None,
+    iteration: int | None = None,
+    theme: str = "light",
+    ranks: Sequence[int] | None = None,
+) -> PlotOptions:
+    """The default content of a picture: the picked ranks, in their worst iteration.
+
+    Args:
+        metric: the metric of a heat map, or the one by which ranks are picked.
+        iteration: that of a timeline, or the one to explain.
+
+    Raises:
+        UsageError: the metric does not exist, or the run lacks one of the ranks.
+    """
+    from rankscope.compare.picks import picks_of
+    from rankscope.model.metrics import check_metrics
+    from rankscope.util.rank_list import few
+
+    comparison.check_ranks(ranks or ())
+    few([] if iteration is None else [iteration], "iteration")
+    if kind not in PICKING:
+        check_metrics([] if metric is None else [metric])
+        return PlotOptions(metric, iteration, theme=theme, only=tuple(ranks or ()))
+    picks = picks_of(comparison, metric).picks
+    several = comparison.tables.ranks.height > 1
+    labels = {pick.rank: pick.title if several else "" for pick in picks}
+    shown = [*labels] if ranks is None else [*dict.fromkeys(ranks)]
+    return PlotOptions(
+        metric=metric,
+        iteration=picks[0].worst.iteration if iteration is None else iteration,
+        ranks=tuple((rank, labels.get(rank, "")) for rank in shown),
+        theme=theme,
+        only=tuple(ranks or ()),
+    )

@@ -14,7 +14,6 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest, Columns, export_again
 from rankscope.sources.columns.text import decoded
-from rankscope.util import meter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +48,6 @@ class FolderColumns(Columns):
 
     def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
         """The requested columns and rows; Binary whatever the declared type."""
-        meter.add(_size(self._file(table)))
         return self._read(table, wanted)
 
     def chunks(
@@ -63,11 +61,9 @@ class FolderColumns(Columns):
         except Exception as error:
             raise self._unreadable(file) from error
         most = self.limits.piece_rows
-        numbers = range(max(1, -(-rows // most)))
-        for number in numbers if chosen is None else chosen:
+        for number in range(max(1, -(-rows // most))) if chosen is None else chosen:
             piece = number * most, most
             yield self._read(table, wanted, piece)
-            meter.add(_size(file) // len(numbers))
 
     def _read(
         self, table: str, wanted: ColumnRequest, piece: tuple[int, int | None] = (0, None)
@@ -106,10 +102,6 @@ class FolderColumns(Columns):
 
     def _unreadable(self, file: Path) -> UnreadableReport:
         return UnreadableReport(f"{file}: is damaged or truncated", hint=export_again(self.kind))
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0
 
 
 class ParquetColumns(FolderColumns):

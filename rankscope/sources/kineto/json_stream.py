@@ -23,7 +23,6 @@ import msgspec
 from rankscope.errors import UnreadableReport
 from rankscope.sources.kineto.limits import LIMITS, Limits
 from rankscope.sources.report_format import COPY_HINT
-from rankscope.util import meter
 from rankscope.util.wording import counted
 
 CONTROL = bytes(each if each >= 0x20 else 0x20 for each in range(256))
@@ -249,7 +248,6 @@ class EventFile:
                 hint="check its permissions, or copy it again",
             ) from error
         self._unpacked += len(data)
-        meter.reach(getattr(file, "fileobj", file).tell())
         return bytes(data)
 
     def _skip_head(self, data: bytes) -> tuple[bool, int]:

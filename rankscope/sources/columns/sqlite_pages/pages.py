@@ -22,7 +22,6 @@ from rankscope.model.limits import USUAL
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Decoder, Plan, TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.layout import Decode
-from rankscope.util import meter
 from rankscope.util.positional import OPEN_FLAGS, read_at, read_into
 
 DEEPEST = 20
@@ -192,4 +191,3 @@ class PagedFile:
                 raise Unusual(str(error)) from error
             if count < into.size:
                 raise Unusual("the file is truncated")
-            meter.add(count)
