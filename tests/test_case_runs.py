@@ -344,6 +344,24 @@ def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Cli, late_s: int
     run = read(folder)
     assert_slow(run)
     assert f"{late_s} s ahead" in codes(run)["clock-wrong"]
+    assert "only if ranks 2-3 and the others are of one run" in run.compare().verdict.sentence
+
+
+@pytest.mark.parametrize("longer", mostly_slow([1.002, 1.2]))
+def test_halves_of_two_runs_accuse_nobody(tmp_path: Path, longer: float) -> None:
+    """Ranks 2 and 3 are of a run one day later, whose steps are a little longer."""
+
+    def other(rank: int, trace: dict[str, Any]) -> None:
+        trace["host_name"] = f"node{rank // 2}"
+        if rank > 1:
+            trace["baseTimeNanoseconds"] += 86_400 * 10**9
+            for each in trace["traceEvents"]:
+                each["ts"] *= longer
+                each["dur"] *= longer
+
+    verdict = read(write(tmp_path / "job", PLAIN, other)).compare().verdict
+    assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
+    assert "ranks 2-3 seem to be of another run" in verdict.sentence
 
 
 def test_times_in_another_unit_are_refused(tmp_path: Path, cli: Cli) -> None:

@@ -1,6 +1,6 @@
 """The facts and the warnings of a run, which qualify every number of it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import polars as pl
 
@@ -19,6 +19,9 @@ from rankscope.util.wording import agreeing, counted, ms, percent
 BEGAN_APART = 0.05
 """Ranks that begin the first recorded iteration further apart than this share of the compared time
 wait in it for what no report shows."""
+
+MOST_DRIFT_PPM = 200
+"""Largest drift between two clocks, as their collectives show it, that the clocks can have."""
 
 
 def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
@@ -92,12 +95,25 @@ def warnings_of(
         yield warnings.inferred(roles.of)
 
 
+def far_clocks(scope: Scope, clocks: Clocks) -> dict[int, int]:
+    """Rank → how far its host's time of day is ahead of the lowest rank's (s), where it is far."""
+    return {
+        rank: round(-fit.offset_ns / 1e9)
+        for rank, fit in clocks.fits.items()
+        if scope.utc_starts.get(rank) is not None and abs(fit.offset_ns) > CLOCK_SLACK_NS
+    }
+
+
+def keep_time(ranks: Collection[int], clocks: Clocks) -> bool:
+    """Whether the collectives of ranks keep time with those of the others, as in one run."""
+    return all(abs(clocks.fits[rank].drift_ppm) <= MOST_DRIFT_PPM for rank in ranks)
+
+
 def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:
     """Warnings about ranks whose host's time of day is far from the lowest rank's."""
     by_amount: dict[int, list[int]] = {}
-    for rank, fit in clocks.fits.items():
-        if scope.utc_starts.get(rank) is not None and abs(fit.offset_ns) > CLOCK_SLACK_NS:
-            by_amount.setdefault(round(-fit.offset_ns / 1e9), []).append(rank)
+    for rank, seconds in far_clocks(scope, clocks).items():
+        by_amount.setdefault(seconds, []).append(rank)
     return [
         RunWarning(
             "clock-wrong",

@@ -6,6 +6,7 @@ from rankscope.compare.breakdowns import by_collective
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import lacks_phases
 from rankscope.compare.reuse import known_story
+from rankscope.compare.run_facts import far_clocks, keep_time
 from rankscope.judge.causes.registry import tables_of
 from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import RunSummary, VerdictInputs
@@ -48,6 +49,8 @@ def verdict_inputs(
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)
     judged, outside = _judged_rows(rows.select(JUDGED), spans, of_captures=comparison.of_captures)
     transfer_ns, unmatched_ns = _exposed(rows)
+    clocks = comparison.matching.clocks
+    far = tuple(far_clocks(comparison.scope, clocks))
     return VerdictInputs(
         run=RunSummary(
             ranks=tables.ranks.height,
@@ -60,6 +63,8 @@ def verdict_inputs(
             own_roles=comparison.roles.own,
             of_captures=comparison.of_captures,
             ends_alone=comparison.ends_alone,
+            far_ranks=far,
+            keep_time=keep_time(far, clocks),
         ),
         selected=numbers,
         spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),

@@ -29,6 +29,8 @@ class RunSummary:
     own_roles: bool = False  # every rank has a role of its own; they are compared as one role
     of_captures: bool = False  # each capture is one iteration, in which phases recur
     ends_alone: bool = False  # only the ends of iterations are recorded
+    far_ranks: tuple[int, ...] = ()  # the time of day of their hosts is far from that of the others
+    keep_time: bool = True  # no clock drifts like those of `far_ranks` if all are of one run
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
-from rankscope.util.wording import agreeing, counted, ms, percent
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text
 
 LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
@@ -28,6 +28,13 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
             "there is only one rank, so there is nothing to compare it with",
             "profile at least two ranks of the job and ingest their reports together",
         )
+    if not run.keep_time:
+        return inconclusive(
+            f"{ranks_text(run.far_ranks, MOST_LISTED)} seem to be of another run than the others: "
+            "the clocks of their hosts are a minute or more apart, and their steps drift apart as "
+            "no clocks do",
+            "ingest the reports of each run alone",
+        )
     seeing = run.ranks - len(run.blind_ranks)
     if not seeing and (suspected := hidden_wait(inputs)) is not None:
         return inconclusive(*suspected)
@@ -43,12 +50,12 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
             + ("collectives alone are recorded" if alone else "their times include waits"),
             LACKING if run.has_device else advice(Record.DEVICE, run.recorder),
         )
-    if not inputs.total_ns > 0:
-        return inconclusive(
-            "the length of the iterations is unknown or 0",
-            "select other iterations with --iter-range, or ingest with another --iteration",
-        )
-    return None
+    if inputs.total_ns > 0:
+        return None
+    return inconclusive(
+        "the length of the iterations is unknown or 0",
+        "select other iterations with --iter-range, or ingest with another --iteration",
+    )
 
 
 def may_be_unlike(judged: Judgement) -> Verdict | None:

@@ -12,7 +12,16 @@ from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.model.results import Also, Verdict
-from rankscope.util.wording import MOST_LISTED, agreeing, counted, duration, ms, percent, span
+from rankscope.util.wording import (
+    MOST_LISTED,
+    agreeing,
+    counted,
+    duration,
+    ms,
+    percent,
+    ranks_text,
+    span,
+)
 
 
 def finished(verdict: Verdict, judged: Judgement) -> Verdict:
@@ -52,6 +61,11 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     clauses = [lowered(each.sentence.removesuffix(".")) for each in verdict.also]
     if verdict.gain_ns is not None and not lists_costs:
         clauses += [*_costs(judged), *_reservations(verdict, judged)]
+    if far := judged.inputs.run.far_ranks:
+        clauses.append(
+            f"all this holds only if {ranks_text(far, MOST_LISTED)} and the others are of one run, "
+            "though the clocks of their hosts are a minute or more apart"
+        )
     return replace(verdict, sentence="; ".join([sentence, *clauses]) + ".")
 
 
