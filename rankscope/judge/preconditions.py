@@ -36,13 +36,12 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
             "ingest the reports of each run alone",
         )
     seeing = run.ranks - len(run.blind_ranks)
-    if not seeing and (suspected := hidden_wait(inputs)) is not None:
-        return inconclusive(*suspected)
     if seeing < 2:
-        return inconclusive(
+        unseen = (
             "no communication is visible, so waiting cannot be distinguished from working",
             advice(Record.COMMUNICATION, run.recorder),
         )
+        return inconclusive(*((None if seeing else hidden_wait(inputs)) or unseen))
     if run.metric is None:
         alone = run.recorder is Recorder.INSPECTOR
         return inconclusive(
