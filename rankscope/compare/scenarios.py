@@ -1,6 +1,6 @@
 """The run's time if one thing were at its role's median, by replay. See METHOD.md#what-if."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
@@ -26,13 +26,25 @@ SCENARIOS = pl.Schema(
 """Columns of `scenarios`."""
 
 
-def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.DataFrame:
+Gain = tuple[str, str, int]
+"""kind, name and gain (ns) of a scenario."""
+
+
+def whatever_the_verdict(inputs: VerdictInputs, prices: Prices) -> list[Gain]:
+    """The phases, the ranks with most excess, and the roles."""
+    return _priced(prices, _healings(inputs, prices))
+
+
+def scenarios(
+    inputs: VerdictInputs, prices: Prices, verdict: Verdict, others: list[Gain]
+) -> pl.DataFrame:
     """The time that putting one thing at its role's median would save, most first.
 
     Args:
         inputs: the input of the verdict.
         prices: what healing saves, by replay.
-        verdict: its ranks, in its iterations, are one of the scenarios.
+        verdict: its ranks, in its iterations, are one of the scenarios, and its iterations.
+        others: `whatever_the_verdict`.
 
     Returns:
         SCENARIOS: kind (verdict | rank | role | phase | iterations | all), name, time_ns (the
@@ -53,17 +65,11 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
                 verdict.gain_ns,
             )
         )
-    names_of: list[tuple[str, str]] = []
-    least: list[int] = []
-
-    def healings() -> Iterator[Floats]:
-        for kind, name, healed in _played(inputs, prices, verdict):
-            names_of.append((kind, name))
-            least.append(prices.most(healed, 0))
-            yield healed
-
-    gains = map(max, prices.of(healings()), least)
-    rows += [(kind, name, gain) for (kind, name), gain in zip(names_of, gains, strict=True)]
+    rows += others
+    if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
+        where = np.isin(inputs.excess.numbers, verdict.iterations)
+        healed = np.where(where[None, :, None], prices.everything, 0.0)
+        rows += _priced(prices, [("iterations", _listed(verdict.iterations), healed)])
     took = int(inputs.total_ns)
     table = [
         (kind, name, took - min(gain, took), min(gain, took), min(gain, took) / took if took else 0)
@@ -78,10 +84,23 @@ def _listed(iterations: tuple[int, ...]) -> str:
     return f"{agreeing(len(iterations), 'iteration')} {listed(iterations)}"
 
 
-def _played(
-    inputs: VerdictInputs, prices: Prices, verdict: Verdict
-) -> Iterator[tuple[str, str, Floats]]:
-    """kind, name and healing of the scenarios that are not priced yet."""
+def _priced(prices: Prices, healings: Iterable[tuple[str, str, Floats]]) -> list[Gain]:
+    """The gains of healings, each of which is needed only until the next is taken."""
+    names: list[tuple[str, str]] = []
+    least: list[int] = []
+
+    def played() -> Iterator[Floats]:
+        for kind, name, healed in healings:
+            names.append((kind, name))
+            least.append(prices.most(healed, 0))
+            yield healed
+
+    gains = map(max, prices.of(played()), least)
+    return [(kind, name, gain) for (kind, name), gain in zip(names, gains, strict=True)]
+
+
+def _healings(inputs: VerdictInputs, prices: Prices) -> Iterator[tuple[str, str, Floats]]:
+    """kind, name and healing of the scenarios of `whatever_the_verdict`."""
     excess, everything = inputs.excess, prices.everything
     for place, phase in enumerate(excess.phases):
         if np.isnan(excess.spent[:, :, place]).all():
@@ -95,7 +114,3 @@ def _played(
     if prices.role is not None:
         for role, name in enumerate(excess.role_names):
             yield "role", name, only(prices.role, excess.roles == role)
-    if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
-        where = np.isin(excess.numbers, verdict.iterations)
-        name = _listed(verdict.iterations)
-        yield "iterations", name, np.where(where[None, :, None], everything, 0.0)

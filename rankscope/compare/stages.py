@@ -3,6 +3,7 @@
 See the package docstring for the design.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import polars as pl
@@ -13,7 +14,7 @@ from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table
 from rankscope.compare.reuse import host_clock_waits, rescored, selects_the_same, waits_by_rank
 from rankscope.compare.run_facts import began_apart
-from rankscope.compare.scenarios import scenarios
+from rankscope.compare.scenarios import scenarios, whatever_the_verdict
 from rankscope.compare.verdict_inputs import JUDGED, verdict_inputs
 from rankscope.judge.healing import Prices, iterations_to_play
 from rankscope.judge.inputs import VerdictInputs
@@ -80,18 +81,22 @@ def compare(
     rows = played.filter(pl.col("iteration").is_in(comparison.selection.numbers))
     played = played.select(JUDGED)  # the other columns of all iterations are dropped
     inputs = verdict_inputs(comparison, rows, reuse)
-    comparison = replace(comparison, _outliers=_outliers(inputs))
     if until < Stage.VERDICT:
-        return comparison
-    if until >= Stage.SUMMARY and comparison._waits is None:
-        calls = calls or calls_again(comparison, comparison.scope.in_range)
-        comparison = replace(comparison, _waits=waits_of(comparison.scope, calls).by_rank)
-    comparison = _scored(comparison, rows, until)
+        return replace(comparison, _outliers=_outliers(inputs))
+    _ = inputs.run.metric and inputs.excess  # once for both threads
+    with ThreadPoolExecutor(1) as pool:
+        scored = pool.submit(_scored, comparison, inputs, rows, until)
+        by_rank = comparison._waits
+        if until >= Stage.SUMMARY and by_rank is None:
+            calls = calls or calls_again(comparison, comparison.scope.in_range)
+            by_rank = waits_of(comparison.scope, calls).by_rank
+        parts, instances = _replay_parts(comparison, calls, played, inputs)
+        del calls, played  # there is no memory for them beside the replay
+        give_back()
+        prices = _prices(comparison, inputs, parts, instances)
+        comparison = replace(scored.result(), _waits=by_rank)
     del rows
-    parts, instances = _replay_parts(comparison, calls, played, inputs)
-    del calls, played  # there is no memory for them beside the replay
-    give_back()
-    comparison = _judged(comparison, inputs, _prices(comparison, inputs, parts, instances), until)
+    comparison = _judged(comparison, inputs, prices, until)
     give_back()
     return comparison
 
@@ -152,16 +157,19 @@ def _outliers(inputs: VerdictInputs) -> Outliers:
     return Outliers(metric, inputs.flags if inputs.run.ranks > 1 else None, inputs.story)
 
 
-def _scored(comparison: Comparison, rows: pl.DataFrame, until: Stage) -> Comparison:
-    """The score of each rank, and the results over the selected iterations.
+def _scored(
+    comparison: Comparison, inputs: VerdictInputs, rows: pl.DataFrame, until: Stage
+) -> Comparison:
+    """The outliers, the score of each rank, and the results over the selected iterations.
 
     Args:
-        comparison: up to its outliers.
+        comparison: up to its table.
+        inputs: the input of the verdict.
         rows: of the metric table in the selected iterations.
         until: the last stage to compute.
     """
     scores = rank_scores.scores(rows, [*METRICS], comparison.options.statistic)
-    comparison = replace(comparison, _scores=scores)
+    comparison = replace(comparison, _outliers=_outliers(inputs), _scores=scores)
     if until < Stage.SUMMARY:
         return comparison
     summary = Summary(
@@ -226,9 +234,12 @@ def _judged(
     comparison: Comparison, inputs: VerdictInputs, prices: Prices | None, until: Stage
 ) -> Comparison:
     """Who is slow, and what a fix would save."""
-    verdict = judge(inputs, prices)
-    comparison = replace(comparison, _verdict=verdict)
     if comparison._summary is None or prices is None or until < Stage.WHAT_IF:
-        return comparison
-    what_if = scenarios(inputs, prices, verdict)
-    return replace(comparison, _summary=replace(comparison._summary, what_if=what_if))
+        return replace(comparison, _verdict=judge(inputs, prices))
+    _ = inputs.run.metric and prices.everything  # once for both threads
+    with ThreadPoolExecutor(1) as pool:
+        others = pool.submit(whatever_the_verdict, inputs, prices)
+        verdict = judge(inputs, prices)
+        what_if = scenarios(inputs, prices, verdict, others.result())
+    summary = replace(comparison._summary, what_if=what_if)
+    return replace(comparison, _verdict=verdict, _summary=summary)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,7 @@ from rankscope.util.robust import Floats, lower_medians
 Index = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Excess:
     """Matrices of rank by iteration in ns; NaN is unknown.
 
@@ -82,6 +83,11 @@ class Excess:
             return None, None
         most = int(sums.argmax())
         return self.phases[most], min(1.0, float(sums[most] / max(whole, 1)))
+
+    @cached_property
+    def over(self) -> Floats:
+        """How far all ranks exceed their role's median: rank by iteration by phase, ns."""
+        return self.saved(self.total, self.by_phase)
 
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.

@@ -61,7 +61,7 @@ class Prices:
     @cached_property
     def everything(self) -> Floats:
         """The healing that brings ranks to their role's median, and roles to the median role."""
-        own = self._excess.saved(self._excess.total, self._excess.by_phase)
+        own = self._excess.over
         if self.role is None:
             return own
         return np.asarray(np.fmin(own + self.role, np.fmax(self._excess.spent, 0.0)))

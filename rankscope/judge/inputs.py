@@ -90,10 +90,11 @@ class VerdictInputs:
 
         A repaired rank varies like its peers: what they exceed the median by on average stays.
         """
-        excess, over = self.excess, self._over
+        excess, over = self.excess, self.excess.over
         named = np.isin(excess.ranks, claim.ranks)
         when = np.isin(excess.numbers, claim.pattern.iterations)
-        healed = np.where(claim.cells(excess)[:, :, None], over, 0.0)
+        cells, healed = claim.cells(excess), np.zeros_like(over)
+        healed[cells] = over[cells]
         for role in np.unique(excess.roles[named]):
             of_role = excess.roles == role
             own, peers = of_role & named, of_role & ~named
@@ -105,11 +106,6 @@ class VerdictInputs:
                 kept = np.divide(usual, means, out=np.zeros_like(means), where=means > 0)
                 healed[own] *= 1.0 - kept[:, None]
         return healed
-
-    @cached_property
-    def _over(self) -> Floats:
-        """How far all ranks exceed their role's median: rank by iteration by phase, ns."""
-        return self.excess.saved(self.excess.total, self.excess.by_phase)
 
     @cached_property
     def flags(self) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.util.rank_list import LONGEST, MOST_RANKS
 from rankscope.util.wording import counted
 
@@ -22,9 +23,6 @@ REPLICATED = frozenset({"dp", "ddp", "fsdp", "hsdp", "tp", "sp", "cp", "ep"})
 """Kinds of parallelism whose ranks do the same work on other data, or on other parts of it."""
 
 PIPELINE = "pp"
-
-FEW_RANKS = 32
-"""Ranks whose kernels are in memory at once: their groups are many and small."""
 
 ALIKE = 0.05
 """Kernels of equal names and counts whose sizes differ by less are the same work, and so are
@@ -207,7 +205,7 @@ def _makeup(
     group_of = {rank: index for index, group in enumerate(groups) for rank in group}
     ranks, key = sorted(group_of), ["name", "group"]
     occurrences = pl.concat(
-        activities(ranks[first : first + FEW_RANKS])
+        activities(ranks[first : first + RANKS_AT_ONCE])
         .lazy()
         .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
         .group_by("rank", "iteration", "name")
@@ -218,7 +216,7 @@ def _makeup(
         )
         .agg(often=pl.len())
         .collect(engine="streaming")  # many small groups: twice as fast
-        for first in range(0, len(ranks), FEW_RANKS)
+        for first in range(0, len(ranks), RANKS_AT_ONCE)
     )  # fmt: skip
     usual = occurrences.group_by(key).agg(_median("count"), _median("size"))
     return {
