@@ -3,12 +3,16 @@
 gloo runs a collective on a thread of its own. The caller continues (DDP reduces gradients during
 backward) until it needs the result, and that wait has no range. It is the rest of the collective
 after the caller's last operator, and after the last begin or end of a range: no range begins or
-ends while its thread waits.
+ends while its thread waits. An operator may wait as well: `wait_tensor` (DTensor), and what
+encloses it or a call of a collective (hooks of FSDP, within a node of autograd).
 """
 
 import polars as pl
 
 from rankscope.model.schema import GLOO, OPERATORS
+
+_CALL = "^c10d::"
+_WAIT = "^_?c10d_functional::wait_tensor$"
 
 
 def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -29,14 +33,16 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     if collectives.is_empty():
         return ranges
     operators = ranges.filter(pl.col("domain") == OPERATORS).sort("start")
-    is_call = pl.col("name").str.starts_with("c10d::")
+    is_call = pl.col("name").str.contains(_CALL)
     calls = operators.filter(is_call).select("start", "process", caller="thread")
     if calls.is_empty():
         return ranges
     of_script = ranges.filter((pl.col("domain") == "") & ~is_gloo)
-    edges = [of_script.select("process", "thread", start=x, end=x) for x in ("start", "end")]
+    computing, waiting = _computing_and_waiting(operators)
+    bounds = pl.concat([of_script.select(computing.columns), waiting])
+    edges = [bounds.with_columns(start=x, end=x) for x in ("start", "end")]
     busy = (
-        pl.concat([operators.filter(~is_call).select("process", "thread", "start", "end"), *edges])
+        pl.concat([computing, *edges])
         .sort("start")
         .with_columns(reached=pl.col("end").cum_max().over("process", "thread"))
         .select("process", caller="thread", before="start", reached="reached")
@@ -65,6 +71,23 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(
         [ranges.filter(~is_gloo), waits.select(*ranges.columns, "payload")], how="diagonal"
     )
+
+
+def _computing_and_waiting(operators: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Process to end of sorted `operators` that cannot and can wait for a collective."""
+    key = ["process", "thread"]
+    inner = operators.filter(pl.col("name").str.contains(f"{_CALL}|{_WAIT}"))
+    found = operators.filter(~pl.col("name").str.contains(_CALL)).select(*key, "start", "end")
+    found = found.join_asof(
+        inner.select(*key, inner="start"),
+        left_on="start",
+        right_on="inner",
+        by=key,
+        strategy="forward",
+        check_sortedness=False,
+    )
+    waits = (pl.col("inner") < pl.col("end")).fill_null(False)
+    return found.filter(~waits).drop("inner"), found.filter(waits).drop("inner")
 
 
 def _with_calls(collectives: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

@@ -38,6 +38,31 @@ def test_a_wait_begins_after_the_callers_last_operator() -> None:
     assert waits(frame) == [(10, 60, 100, MAIN)]
 
 
+def test_a_traced_collective_is_waited_for_in_an_operator() -> None:
+    """DTensor's `wait_tensor`, in the operator that needs the result."""
+    frame = ranges(
+        (10, 20, MAIN, "c10d::allreduce_"),
+        (15, 100, WORKER, "gloo:all_reduce"),
+        (30, 120, MAIN, "aten::linear"),
+        (31, 35, MAIN, "aten::t"),
+        (40, 101, MAIN, "_c10d_functional::wait_tensor"),
+        (105, 119, MAIN, "aten::mm"),
+    )
+    assert waits(frame) == [(10, 40, 100, MAIN)]
+
+
+def test_an_operator_that_calls_a_collective_may_wait_for_it() -> None:
+    """A hook of FSDP gathers parameters within a node of autograd."""
+    frame = ranges(
+        (5, 120, MAIN, "autograd::engine::evaluate_function: AddmmBackward0"),
+        (6, 8, MAIN, "aten::empty"),
+        (10, 20, MAIN, "c10d::_allgather_base_"),
+        (15, 100, WORKER, "gloo:all_gather"),
+        (105, 119, MAIN, "AddmmBackward0"),
+    )
+    assert waits(frame) == [(10, 15, 100, MAIN)]
+
+
 def test_a_blocking_call_waits_from_its_start() -> None:
     frame = ranges((10, 20, MAIN, "c10d::allreduce_"), (15, 100, WORKER, "gloo:all_reduce"))
     assert waits(frame) == [(10, 15, 100, MAIN)]
