@@ -295,7 +295,9 @@ def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
     assert all(load < 3 for load in mean_ms(run, "load").values() if load is not None)
 
 
-@pytest.mark.parametrize("name", mostly_slow(["my_step_{}", "epoch 3: {} of 12", "{} (try 1)"]))
+@pytest.mark.parametrize(
+    "name", mostly_slow(["my_step_{}", "epoch 3: {} of 12", "{} (try 1)", "a\nb\u200b\x07 {}"])
+)
 def test_ranges_that_may_be_the_iterations_are_proposed(tmp_path: Path, name: str) -> None:
     def own(rank: int, trace: dict[str, Any]) -> None:
         without("Optimizer")(rank, trace)
@@ -309,6 +311,24 @@ def test_ranges_that_may_be_the_iterations_are_proposed(tmp_path: Path, name: st
     run = rankscope.ingest([folder], tmp_path / "b.duckdb", iteration=option, jobs=1)
     assert run.compare().facts.iterations == tuple(range(1, 12))
     assert not {"iterations-unnamed", "matched-by-ordinal"} & {*codes(run)}
+    whole = rankscope.ingest([folder], tmp_path / "c.duckdb", iteration="whole", jobs=1)
+    assert "iterations-unnamed" not in codes(whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    mostly_slow([("job 7 turn {} of 40", True), ("turn {} v2", True), ("turn [bs={size}]", False)]),
+)
+def test_a_pattern_needs_no_group(tmp_path: Path, name: str, *, counts: bool) -> None:
+    def own(_rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            if each["name"].startswith("ProfilerStep#"):
+                number = int(each["name"].partition("#")[2])
+                each["name"] = name.format(number, size=number // 4)
+
+    run = read(write(tmp_path / "job", replace(PLAIN, first=5), own), iteration="turn")
+    assert run.compare().facts.iterations == tuple(range(5, 17) if counts else range(1, 12))
+    assert ("matched-by-ordinal" in codes(run)) is not counts
 
 
 @pytest.mark.slow
@@ -329,10 +349,10 @@ def test_the_range_that_may_be_the_phase_is_named(tmp_path: Path, cli: Cli) -> N
     said = codes(read(folder))["phase-unnamed"]
     assert "ranges Crunch it" in said
     option = said.rpartition("--phase ")[2]
-    assert option == r"'backward=^Crunch\ it'"
+    assert option == r"'backward=^Crunch\sit'"
     assert "Crunch it" in cli("check", folder, "-v").out
     run = rankscope.ingest(
-        [folder], tmp_path / "b.duckdb", phases={"backward": r"^Crunch\ it"}, jobs=1
+        [folder], tmp_path / "b.duckdb", phases={"backward": r"^Crunch\sit"}, jobs=1
     )
     assert "phase-unnamed" not in codes(run)
     assert all(value > 10 for value in mean_ms(run, "backward").values())

@@ -152,9 +152,9 @@ _NAMES = (
         "iteration",
         str | None,
         "REGEX|auto|whole",
-        "Pattern of the names of iteration ranges; its first group is the number. 'auto': detect "
-        "steps in repeating events; 'whole': each capture is one iteration. Default: known names, "
-        "else auto if it is certain on every rank, else whole.",
+        "Pattern of the names of iteration ranges; its first group, else what counts up, is the "
+        "number. 'auto': detect steps in repeating events; 'whole': each capture is one iteration. "
+        "Default: known names, else auto if it is certain on every rank, else whole.",
     ),
     Option(
         "phase",

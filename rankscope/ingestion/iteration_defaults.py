@@ -55,6 +55,25 @@ def read_alike(
         options: the user's options.
         present: conventions of the ranks that the database has already.
     """
+    results = _alike_or_as_before(read, files, options, present)
+    return _unproposed(results) if options.iteration in (AUTO, WHOLE) else results
+
+
+def _unproposed(results: Results) -> Results:
+    """Yield results without names that may be those of iterations: the user wants none."""
+    with closing(results):
+        for file, rows in results:
+            if isinstance(rows, RankscopeError):
+                yield file, rows
+            else:
+                others = (each for each in rows.problems if each.code != "iterations-unnamed")
+                yield file, replace(rows, problems=tuple(others))
+
+
+def _alike_or_as_before(
+    read: Read, files: list[ReportFile], options: ShapingOptions, present: Iterable[str]
+) -> Results:
+    """As `read_alike`, with all that reports hold."""
     before = {convention if convention in TAKEN else None for convention in present}
     if before == {WHOLE}:
         because = None if options.iteration in (None, AUTO) else "those in the database are"

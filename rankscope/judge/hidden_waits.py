@@ -15,6 +15,7 @@ import polars as pl
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import HALF, LEAST_GAIN
+from rankscope.util.sanitize import literal
 from rankscope.util.wording import ms, percent
 
 NAMED, REST = "kernel ", "other "
@@ -123,7 +124,7 @@ def _suspect(work: pl.DataFrame, label: str, rank: int) -> tuple[str, str]:
     name = next(iter(own["name"]), "")
     if not name:
         return "a kernel without a name", "find out from the code whether it waits for others"
-    pattern = re.escape(name)
+    pattern = literal(name)
     if not label.startswith(NAMED):  # other ranks have other numbers in it
         pattern = re.sub("[0-9]+", "[0-9]+", pattern)
     option = f"--collective all_reduce={shlex.quote(f'^{pattern}$')}"

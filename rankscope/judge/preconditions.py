@@ -66,7 +66,7 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
         return inconclusive(
             "loading is balanced, but the later phases are unknown, because their times include "
             "waits",
-            f"ask for --clock gpu; {LACKING}"
+            "ask for --clock gpu; " * (run.clock != "gpu") + LACKING
             if run.has_device
             else f"{advice(Record.DEVICE, run.recorder)}; or annotate the all-reduce",
         )

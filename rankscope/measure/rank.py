@@ -1,6 +1,5 @@
 """One rank from start to end: ranges and device work → rows."""
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,6 +48,7 @@ from rankscope.model.schema import (
     of_rank,
 )
 from rankscope.sources.conventions import Vocabulary
+from rankscope.util.sanitize import LONGEST_NAME, literal
 from rankscope.util.wording import percent
 
 MOSTLY = 0.5
@@ -286,7 +286,7 @@ def _unnamed(
         f"name such ranges, or give their names: --phase {phase}='REGEX'"
         if longest.is_empty()
         else f"most of that is in ranges {longest['name'][0]}: if these are {phase}, say so: "
-        "--phase " + shlex.quote(f"{phase}=^{re.escape(longest['name'][0])}")
+        "--phase " + shlex.quote(f"{phase}=^{literal(longest['name'][0][:LONGEST_NAME])}")
     )
     yield RunWarning(
         "phase-unnamed",

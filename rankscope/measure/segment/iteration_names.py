@@ -6,6 +6,7 @@ import polars as pl
 
 from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.model.events import Events
+from rankscope.util.sanitize import literal
 
 MOSTLY = 0.5
 """Iterations fill at least this share of the time, which layers of one step do not."""
@@ -54,5 +55,5 @@ def _pattern(names: list[str]) -> str:
     parts = [re.split("([0-9]+)", name) for name in names]
     different = [place for place, texts in enumerate(zip(*parts, strict=True)) if len({*texts}) > 1]
     number = {place: r"\d+" for place in different} | {different[-1]: r"(\d+)"}
-    spelled = (number.get(place) or re.escape(text) for place, text in enumerate(parts[0]))
-    return f"^{''.join(spelled)}$".replace("\\ ", r"\s")  # a message ends its clause at " ("
+    spelled = (number.get(place) or literal(text) for place, text in enumerate(parts[0]))
+    return f"^{''.join(spelled)}$"

@@ -1,5 +1,6 @@
 """The iteration ranges of a process, their numbers and their windows. See METHOD.md#iterations."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import count
@@ -17,6 +18,9 @@ WHOLE, AUTO = -1, -2
 
 READS = r"^aten::(item|_local_scalar_dense)$"
 """Names of operators that wait for a result of the step that ends."""
+
+MOSTLY_NEXT = 0.9
+"""Numbers in names count iterations if at least this share of them is one more than the last."""
 
 UNNAMED = {WHOLE: "whole", AUTO: "auto"}
 
@@ -67,18 +71,36 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
         order = np.delete(order, np.flatnonzero(outer)[holds])
         outer = _outer(end[order])
     order = order[outer]
-    numbers = np.arange(len(order))
+    numbers: Times | None = None
     if numbered[best]:
         numbers = taken(labels["number"], own[order]).to_numpy()
+    elif len(order) > 1:  # a user's pattern need not say which of the numbers
+        numbers = _counting(taken(candidates["name"], own[order]))
+    is_numbered = numbers is not None
+    if numbers is None:
+        numbers = np.arange(len(order))
+    else:
         fitting = _fitting(numbers)
         order, numbers = order[fitting], numbers[fitting]
     iterations = IterationRanges(
         frame=_windows(start[order], end[order], numbers, duration_ns),
         thread=thread,
-        numbered=bool(numbered[best]),
+        numbered=is_numbered,
         row=row,
     )
     return with_pauses(iterations, _gaps(start[order], end[order], numbers))
+
+
+def _counting(names: pl.Series) -> Times | None:
+    """The numbers in names that count the ranges, in time order; None without such numbers."""
+    parts = [re.findall("[0-9]{1,18}", name) for name in names.cast(pl.String)]
+    if len({*map(len, parts)}) > 1:
+        return None
+    for texts in reversed([*zip(*parts, strict=True)]):
+        numbers = np.array([int(text) for text in texts])
+        if np.mean(np.diff(numbers) == 1) >= MOSTLY_NEXT:
+            return numbers
+    return None
 
 
 def _outer(end: Times) -> Flags:
