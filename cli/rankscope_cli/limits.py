@@ -8,14 +8,10 @@ was aborted.
 
 import os
 import re
+import resource
 import signal
 import sys
 from collections.abc import Sequence
-
-try:
-    import resource
-except ImportError:  # Windows has no such limits
-    resource = None  # type: ignore[assignment]
 
 LEAST_DESCRIPTORS, WANTED_DESCRIPTORS = 32, 1024
 """Files open at once: every command needs 16, and each worker process three more. The limit is
@@ -44,7 +40,7 @@ OUT_OF_MEMORY = re.compile(
 )
 """Messages of libraries that get no memory."""
 
-PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP")
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that are sent on to the child."""
 
 Error = tuple[str, str]
@@ -53,8 +49,6 @@ Error = tuple[str, str]
 
 def too_small(command: str) -> Error | None:
     """The error of limits that are too small for a command, after raising those that may be."""
-    if resource is None:
-        return None
     descriptors = _raised_descriptors() if command != "capture" else None
     if descriptors is not None and descriptors < LEAST_DESCRIPTORS:
         return few_descriptors(descriptors)
@@ -66,15 +60,13 @@ def too_small(command: str) -> Error | None:
 
 def memory_limit() -> int | None:
     """The address space that this process may have, in bytes; None without a limit."""
-    if resource is None:
-        return None
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def few_descriptors(most: int | None = None) -> Error:
     """The error of a process that cannot open one more file."""
-    if most is None and resource is not None:
+    if most is None:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         f"too many files are open: the limit is {most} (ulimit -n)",
@@ -122,8 +114,7 @@ def run_in_child(words: Sequence[str]) -> int | None:
 
         end_with_parent(parent)
         return None
-    for name in PASSED_ON:
-        number = getattr(signal, name)
+    for number in PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, _: _pass_on(worker, number))
     _, status = os.waitpid(worker, 0)

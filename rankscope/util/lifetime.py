@@ -15,9 +15,7 @@ PR_SET_PDEATHSIG = 1
 POLL_S = 0.5
 """Time (s) between two looks at the parent where the system sends no signal."""
 
-ENDING = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a terminal or a batch system sends to all processes of a job."""
 
 
@@ -25,11 +23,8 @@ ENDING = tuple(
 def signals_held() -> Iterator[None]:
     """Hold the signals of `ENDING` back; processes and threads started meanwhile never get them.
 
-    So the starting process alone decides when its workers end. Windows cannot hold signals back.
+    So the starting process alone decides when its workers end.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -67,4 +62,4 @@ def _signal_at_parents_end() -> bool:
 
 
 def _end() -> None:
-    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+    os.kill(os.getpid(), signal.SIGKILL)

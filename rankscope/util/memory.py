@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import resource
 
 WORTH_BYTES = 512 * 2**20
 """Peak memory of a process (bytes) from which on it gives some back, which takes 0.03 s."""
@@ -23,8 +24,4 @@ def give_back(worth_bytes: int | None = None) -> None:
 
 
 def _peak_bytes() -> int:
-    try:
-        import resource
-    except ImportError:  # on Windows, where nothing can be given back
-        return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -29,15 +29,12 @@ def closed_folder(folder: Path, top: Path) -> Path:
 def private_folder(folder: Path, top: Path) -> Path:
     """`folder`, made where it is missing; it and the folders above it up to `top` are ours alone.
 
-    A folder that others could write to is emptied first: what it holds may be theirs. Windows has
-    no owners and modes of this kind; there the folder of the user's profile is trusted.
+    A folder that others could write to is emptied first: what it holds may be theirs.
 
     Raises:
         NotPrivate: it is a link, belongs to another user, or lies where others can exchange it.
         OSError: it cannot be made.
     """
-    if not hasattr(os, "geteuid"):
-        return closed_folder(folder, top)
     _check_parent(top.parent)
     ours = [each for each in (folder, *folder.parents) if each.is_relative_to(top)]
     for each in reversed(ours):

@@ -6,6 +6,7 @@ some shared file systems hold on one host only.
 """
 
 import contextlib
+import fcntl
 import glob
 import hashlib
 import os
@@ -15,11 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-try:
-    import fcntl
-except ImportError:  # Windows: nothing is locked, and nothing of others removed
-    fcntl = None  # type: ignore[assignment]
 
 LOCK = "in-use"
 """The file in each folder that is locked."""
@@ -43,8 +39,6 @@ def scratch_beside(target: Path) -> Iterator[Path]:
 
 def remove_abandoned(folder: Path, name: str | None = None) -> None:
     """Remove what `scratch_beside` of processes that were killed on this host left in a folder."""
-    if fcntl is None:
-        return
     prefix = f".*.{_host()}." if name is None else glob.escape(_prefix(name))
     for left in folder.glob(f"{prefix}*"):
         _remove_unless_used(left)
@@ -86,8 +80,6 @@ def _locked_folder(target: Path) -> tuple[Path, int]:
 
 def _is_locked(lock: int) -> bool:
     """Lock it; False where another process has taken the folder for abandoned meanwhile."""
-    if fcntl is None:
-        return True
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

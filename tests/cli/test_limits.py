@@ -13,10 +13,7 @@ from rankscope_cli import limits
 
 from tests.support import SAMPLE, Result, Stored, mostly_nightly, ran
 
-pytestmark = [
-    pytest.mark.slow,  # robustness: each starts processes or reads many odd inputs
-    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits"),
-]
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
 ENOUGH = 3_000_000
 """Address space, kB, with which each command works here."""

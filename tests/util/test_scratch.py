@@ -14,8 +14,6 @@ import pytest
 from rankscope.util import scratch
 from rankscope.util.scratch import remove_abandoned, scratch_beside
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
-
 HOLD = """
 import sys
 import tempfile

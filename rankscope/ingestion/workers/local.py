@@ -4,7 +4,6 @@ import faulthandler
 import gc
 import os
 import re
-import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator
@@ -163,9 +162,8 @@ class WorkerPool:
 
         if self._executor is not None:
             self._executor.shutdown(wait=True, kill_workers=True)
-        if hasattr(signal, "pthread_sigmask"):
-            with signals_held():  # Python's own tracker lets signals in again as soon as it runs
-                resource_tracker.ensure_running()
+        with signals_held():  # Python's own tracker lets signals in again as soon as it runs
+            resource_tracker.ensure_running()
         with signals_held(), suppress(BrokenExecutor):
             self._executor = get_reusable_executor(
                 max_workers=workers,

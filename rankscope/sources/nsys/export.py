@@ -374,11 +374,6 @@ def _run(
     check: Callable[[], str | None] = lambda: None,
     report: Path | None = None,
 ) -> Ended:
-    if not hasattr(os, "killpg"):
-        raise ToolError(
-            f"{report or command[0]}: nsys cannot be run on this system",
-            hint="export the report elsewhere: nsys export -t sqlite REPORT.nsys-rep",
-        )
     try:
         done = run_bounded(command, seconds, check)
         if done.code == CANNOT_RUN:

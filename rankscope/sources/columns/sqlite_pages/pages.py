@@ -22,7 +22,6 @@ from rankscope.model.limits import USUAL
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Decoder, Plan, TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.layout import Decode
-from rankscope.util.positional import OPEN_FLAGS, read_at, read_into
 
 DEEPEST = 20
 """Most levels of a tree that SQLite allows."""
@@ -67,7 +66,7 @@ class PagedFile:
         """Open it; `piece_bytes` is the size of a chunk."""
         self._piece_bytes = piece_bytes
         try:
-            self._file = os.open(path, OPEN_FLAGS)
+            self._file = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise Unusual(str(error)) from error
         self._finalizer = weakref.finalize(self, os.close, self._file)
@@ -171,7 +170,7 @@ class PagedFile:
 
     def _bytes(self, at: int, length: int) -> bytes:
         try:
-            content = read_at(self._file, length, at)
+            content = os.pread(self._file, length, at)
         except OSError as error:
             raise Unusual(str(error)) from error
         if len(content) < length:
@@ -186,7 +185,7 @@ class PagedFile:
             into = pages[begin * self._page_size : end * self._page_size]
             try:
                 at = (int(numbers[begin]) - 1) * self._page_size
-                count = read_into(self._file, into.data, at)
+                count = os.preadv(self._file, [into.data], at)
             except OSError as error:
                 raise Unusual(str(error)) from error
             if count < into.size:
