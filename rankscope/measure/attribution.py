@@ -65,9 +65,8 @@ class _Places:
         phase = label.zip_with(pl.Series(~blocking), OTHER)
         spans = blocking | np.isin(label.to_physical().to_numpy(), COMPUTING)
         # null where no phase is open
-        nowhere = host.timeline[["window", "label"]].clear(1)
         self._window, self._phase, self._spanned = (
-            pl.concat([each, nowhere[each.name]])
+            pl.concat([each, pl.Series([None], dtype=each.dtype)])
             for each in (host.timeline["window"], phase, known_if(phase, spans))
         )
 

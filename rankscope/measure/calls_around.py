@@ -71,11 +71,13 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         inside = (place >= 0) & (launch[rows] < ends[place])
         call[rows[inside]] = on_thread[place[inside]]
     within = call >= 0
+    if not within.any():
+        return work
     alone = within & (np.bincount(call[within], minlength=calls.height)[call] == 1)
     operation = work["operation"]
     stated = alone & is_null(operation)
     for inexact in INEXACT:
-        stated |= within & (operation == inexact).fill_null(False).to_numpy()
+        stated |= within & operation.eq_missing(inexact).to_numpy()
     if not stated.any():
         return work
     around = taken(calls["around"], np.maximum(call, 0))

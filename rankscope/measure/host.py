@@ -64,12 +64,13 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
         frame: SEGMENTS in time order, without gaps inside a window.
     """
     label = frame["label"].cast(SEGMENTS["label"])
-    window, part = frame["window"].to_numpy(), label.to_physical().to_numpy()
+    start, end, window = (frame[name].to_numpy() for name in ("start", "end", "window"))
+    part = label.to_physical().to_numpy()
     border = np.flatnonzero((window[1:] != window[:-1]) | (part[1:] != part[:-1]))
     first, last = np.append(0, border + 1), np.append(border, len(part) - 1)
     first, last = first[: len(part)], last[: len(part)]  # none of no rows
-    rows = taken(frame[["start", "window"]], first)
-    return framed([rows["start"], taken(frame["end"], last), rows["window"], label[first]])
+    times = {"start": start[first], "end": end[last], "window": window[first]}
+    return framed({**times, "label": taken(label, first)})
 
 
 def _before_phases(iterations: pl.DataFrame, phases: Times) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import distinct, framed, summed, taken, with_leading_names, with_series
+from rankscope.model.arrays import distinct, framed, taken, with_leading_names, with_series
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells, count_before, in_order
 from rankscope.model.kinds import HostState
@@ -83,8 +83,8 @@ def host_states(
     swept = _Sweep.of(events)
     parts = [swept.account(host.slice(*block)) for block in _blocks(host, swept, at_once)]
     rows = pl.concat(parts)
-    keys, sums, _ = summed(rows[_KEY], np.stack([rows[name].to_numpy() for name in _SUMS]))
-    keys, sums = with_leading_names(keys, sums, "state", most_names, minor_ns)
+    sums = np.stack([rows[name].to_numpy() for name in _SUMS])
+    keys, sums = with_leading_names(rows[_KEY], sums, "state", most_names, minor_ns)
     rows = with_series(keys, *map(pl.Series, _SUMS, sums))
     phase, state = rows["label"].alias("phase"), taken(_NAMES, rows["state"].to_numpy())
     rows = with_series(rows, phase, state).sort("window", "phase", "state", "name")

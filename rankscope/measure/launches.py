@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.model.arrays import framed, known_if
 from rankscope.model.intervals import Flags, Times, in_order
 
 MOST = 6
@@ -63,9 +64,9 @@ class LaunchSample:
         own = remainder == 0
         lengths = np.full((len(counts), MOST), UNKNOWN, dtype=np.int32)
         lengths[place[own], column[own]] = length[own]
-        values = pl.Series(lengths.ravel())
-        values = values.set(values == UNKNOWN, None).reshape(lengths.shape).arr.to_list()
-        lists = pl.DataFrame({"launches": values, "kept": -(-counts // steps)})
+        flat = lengths.ravel()
+        values = known_if(pl.Series(flat), flat != UNKNOWN).reshape(lengths.shape).arr.to_list()
+        lists = framed({"launches": values, "kept": -(-counts // steps)})
         known = pl.when(pl.col("kept") > 0).then(pl.col("launches").list.head("kept"))
         return lists.select(known).to_series()
 

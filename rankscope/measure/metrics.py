@@ -229,15 +229,15 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
     columns["clock"] = constant("clock", inputs.clock.value, inputs.windows.height)
     for name, function in FUNCTIONS.items():
         columns[column_of(name)] = function(inputs)
-    for metric in measured_metrics():
-        if metric.column not in columns:
-            if inputs.clock is Clock.GPU or metric.needs is not Need.DEVICE_WORK:
-                raise ValueError(
-                    f"metric {metric.name}: nothing computes its column {metric.column}; see "
-                    "the recipe of a metric in .github/CONTRIBUTING.md"
-                )
-            columns[metric.column] = constant("", None, inputs.windows.height)
-    return conform(framed(columns), MEASURES, optional=("rank",), drop_others=True)
+    missing = [metric for metric in measured_metrics() if metric.column not in columns]
+    for metric in missing:
+        if inputs.clock is Clock.GPU or metric.needs is not Need.DEVICE_WORK:
+            raise ValueError(
+                f"metric {metric.name}: nothing computes its column {metric.column}; see "
+                "the recipe of a metric in .github/CONTRIBUTING.md"
+            )
+    unknown = ("rank", *(metric.column for metric in missing))
+    return conform(framed(columns), MEASURES, optional=unknown, drop_others=True)
 
 
 def _work(inputs: MetricInputs) -> pl.Series:

@@ -192,9 +192,11 @@ def with_leading_names(
         most: names that are kept of each.
         least: an amount below this loses its name in any case.
     """
+    keys, sums, _ = summed(keys, sums)
     names, totals, place = summed(keys[[group, "name"]], sums)
     minor = ~leading(names, totals[1], most)[place] | (sums[1] < least)
-    if minor.any():
-        unnamed = pl.Series([""], dtype=keys["name"].dtype)
-        keys = with_series(keys, keys["name"].zip_with(pl.Series(~minor), unnamed))
+    if not minor.any():
+        return keys, sums
+    unnamed = pl.Series([""], dtype=keys["name"].dtype)
+    keys = with_series(keys, keys["name"].zip_with(pl.Series(~minor), unnamed))
     return summed(keys, sums)[:2]

@@ -272,8 +272,9 @@ def conform(
         wrong = [f"{name} is missing" for name in missing]
         wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
         raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
+    unknown = constant("", None, frame.height)
     return framed(
-        (frame[name] if name in have else constant(name, None, frame.height)).cast(dtype)
+        (frame[name] if name in have else unknown.alias(name)).cast(dtype)
         for name, dtype in schema.items()
     )
 

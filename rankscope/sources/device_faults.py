@@ -122,9 +122,11 @@ def wrong_clocks(work: pl.DataFrame) -> dict[int, DeviceClock]:
         work: DEVICE_WORK in the order of the starts.
     """
     work = work.select("process", "device", "kind", "launch", "start", "end")
-    clocks = fast_clocks(idle_starts(work))
-    work = _at_host_speed(work, clocks)
-    late_ns = late_by(idle_starts(work))
+    idle = idle_starts(work)
+    if clocks := fast_clocks(idle):
+        work = _at_host_speed(work, clocks)
+        idle = idle_starts(work)
+    late_ns = late_by(idle)
     for process, by in (early_by(work) | {process: -by for process, by in late_ns.items()}).items():
         clocks[process] = clocks.get(process, DeviceClock())._replace(early_ns=by)
     return clocks

@@ -5,7 +5,7 @@ Patterns are evaluated on the distinct names only, by polars (Rust syntax: no lo
 no pattern that a hostile name can make slow).
 """
 
-from rankscope.sources.conventions.api_calls import synchronises
+from rankscope.sources.conventions.api_calls import synchronises, waits_from
 from rankscope.sources.conventions.kernels import known, short_name, stated_operations
 from rankscope.sources.conventions.vocabulary import OPERATORS, Vocabulary, vocabulary
 
@@ -17,4 +17,5 @@ __all__ = [
     "stated_operations",
     "synchronises",
     "vocabulary",
+    "waits_from",
 ]

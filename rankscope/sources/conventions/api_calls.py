@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from rankscope.util.numbers import NEVER
+
 SYNCHRONISING = "|".join(
     (
         r"^(cu(da)?|hip)(Stream|Device|Thread|Ctx|Event)Synchronize",
@@ -28,6 +30,15 @@ def synchronises() -> pl.Expr:
 
     Reads the columns `name` (String), `start` and `end` (ns) of the calls.
     """
-    name, length = pl.col("name"), pl.col("end") - pl.col("start")
-    returned = name.str.contains(ASYNCHRONOUS) & (length < LASTING_NS)
-    return name.str.contains(SYNCHRONISING) & ~returned & (length >= 0)
+    return pl.col("end") - pl.col("start") >= waits_from()
+
+
+def waits_from() -> pl.Expr:
+    """The length (ns) from which on an API call waited for the device; NEVER if it does not wait.
+
+    Null where the name is. Reads `name`.
+    """
+    name = pl.col("name")
+    least = pl.when(name.str.contains(ASYNCHRONOUS)).then(LASTING_NS).otherwise(0)
+    waits = name.str.contains(SYNCHRONISING)
+    return pl.when(waits).then(least).when(~waits).then(NEVER)

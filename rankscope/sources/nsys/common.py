@@ -66,7 +66,8 @@ class Strings:
         # an id without a string gets the null at the end, as does the last place
         row = np.full(size + 1, pool.height)
         row[ids[is_dense]] = np.flatnonzero(is_dense)
-        self._dense = pool["value"].extend_constant(None, 1)[row]
+        nothing = pl.Series([None], dtype=pool["value"].dtype)
+        self._dense = taken(pl.concat([pool["value"], nothing]), row)
         self._others = pool.clear() if is_dense.all() else pool.filter(~is_dense)
 
     @classmethod

@@ -95,8 +95,9 @@ def device_work(
         rows += piece.height
         if rows > file.limits.held:
             return _StreamedWork(file, tables, names, launches, nvtx_events, until)
-        names.learn(_ids(whole))
-        done = _operations(whole, table, names)
+        ids = _ids(whole)
+        names.learn(ids)
+        done = _operations(whole, ids, table, names)
         parts.append(with_series(_launched(done, launches), done["correlationId"]))
         recorded += whole.height
     work_in_order, moved = on_host_time(_in_one(parts))
@@ -267,7 +268,7 @@ class _StreamedWork:
 
     def _narrow(self, whole: pl.DataFrame, table: str) -> pl.DataFrame:
         """Columns of DEVICE_WORK and the correlation, in the smallest types that hold them."""
-        rows = _operations(whole, table, self._names)
+        rows = _operations(whole, _ids(whole), table, self._names)
         return framed(each.shrink_dtype() if each.dtype.is_integer() else each for each in rows)
 
     def _launched(self, narrow: pl.DataFrame) -> pl.DataFrame:
@@ -426,9 +427,9 @@ def _ids(rows: pl.DataFrame) -> pl.DataFrame:
     return framed(dict(zip(("id", "full"), ids, strict=True)))
 
 
-def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
+def _operations(whole: pl.DataFrame, ids: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
     """The columns of DEVICE_WORK that valid rows have themselves, and their correlation."""
-    kind, ids = DEVICE_TABLES[table], _ids(whole)
+    kind = DEVICE_TABLES[table]
     return whole.select(
         "start",
         "end",

@@ -16,13 +16,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import codes, filled, framed, places, taken
+from rankscope.model.arrays import codes, filled, framed, places, taken, with_series
 from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns
-from rankscope.sources.conventions import synchronises
+from rankscope.sources.conventions import waits_from
 from rankscope.sources.device_faults import captures, launches_kernel, outside_captures
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Strings, without_nulls
 from rankscope.util.numbers import NEVER
@@ -247,19 +247,22 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
         return empty(SYNC_CALLS), empty(CAPTURES), np.empty(0, np.bool_)
     place, first = places(codes(calls[["nameId"]]))
     named = framed({"name": pool.of(taken(calls["nameId"], first))})
-    by_name = named.with_columns(start=0, end=NEVER).select(  # as of calls of any length
-        "name",
-        captures=captures(),
-        launches=launches_kernel(),
-        waits=synchronises().fill_null(False),
+    by_name = named.select(
+        captures=captures(), launches=launches_kernel(), waits_from=waits_from().fill_null(NEVER)
     )
-    rows = np.flatnonzero((by_name["waits"] | (by_name["captures"] != 0)).to_numpy()[place])
-    noted = taken(calls, rows).hstack(taken(by_name[["name", "captures"]], place[rows]))
-    noted = noted.with_columns(process=pl.col("globalTid") // PROCESS, thread="globalTid")
+    capturing, launching, least = (each.to_numpy()[place] for each in by_name)
+    owner, start = calls["globalTid"].to_numpy(), calls["start"].to_numpy()
+    end = filled(calls["end"], calls["start"] - 1)
+    times = {"thread": owner, "start": start, "end": end}
+    owned = framed({"process": owner >> PROCESS_BITS, **times})
+    captured = np.flatnonzero(capturing)
     return (
-        noted.filter(synchronises()).select(SYNC_CALLS.names()),
-        noted.filter(pl.col("captures") != 0).select(CAPTURES.names()),
-        by_name["launches"].to_numpy()[place],
+        taken(owned, np.flatnonzero(end - start >= least)),
+        with_series(
+            taken(owned[["process", "start"]], captured),
+            pl.Series("captures", capturing[captured]),
+        ),
+        launching,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import framed
+from rankscope.model.arrays import framed, known_if
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.layout import (
     MISSING,
@@ -240,7 +240,7 @@ def _keeps_integers(declared: str) -> bool:
 
 def _integers(name: str, values: Integers, missing: int) -> pl.Series:
     column = pl.Series(name, values)  # polars takes the array itself
-    return column.set(column == MISSING, None) if missing else column
+    return known_if(column, values != MISSING) if missing else column
 
 
 def _texts(name: str, views: Integers, content: NDArray[np.uint8], missing: int) -> pl.Series:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +90,8 @@ def _flat(values: tuple[Any, ...]) -> tuple[list[np.ndarray[Any, Any]], list[int
     """The arrays among some values; and the other values and the sizes of arrays, in order."""
     arrays = [value for value in values if isinstance(value, np.ndarray)]
     assert all(array.flags.c_contiguous for array in arrays)
-    return arrays, [number for value in values for number in _numbers(value)]
-
-
-def _numbers(value: Any) -> Iterator[int]:
-    yield from value.shape if isinstance(value, np.ndarray) else (value,)
+    numbers = (value.shape if isinstance(value, np.ndarray) else (value,) for value in values)
+    return arrays, [*chain.from_iterable(numbers)]
 
 
 def compiled(numba: Any) -> str:
