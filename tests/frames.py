@@ -56,7 +56,7 @@ def named(frame: pl.DataFrame, **options: object) -> LabelledRanges:
 
 def sync_calls(rows: Iterable[tuple[int, int, int]]) -> pl.DataFrame:
     """(start, end, thread) as SYNC_CALLS."""
-    listed = [(PROCESS, thread, start, end, True) for start, end, thread in rows]
+    listed = [(PROCESS, thread, start, end) for start, end, thread in rows]
     return pl.DataFrame(listed, SYNC_CALLS, orient="row")
 
 
