@@ -24,6 +24,7 @@ from rankscope.match.clocks import Aligner
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of, columns_of
 from rankscope.util.robust import Floats
+from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
 """Bounds the passes over the calls, in case ranks call the same instances in different orders."""
@@ -80,9 +81,11 @@ class Replay:
         self._ranks = windows["rank"].unique().sort().to_numpy()
         parts: list[ReplayInput] = []
         borders: list[pl.DataFrame] = []
-        for chunk in chunks:
-            of_chunk = windows.filter(pl.col("rank").is_in(chunk.ranks))
-            part, chunk_borders = chunk_input(chunk, of_chunk, aligner)
+
+        def prepared(chunk: RankChunk) -> tuple[ReplayInput, pl.DataFrame]:
+            return chunk_input(chunk, windows.filter(pl.col("rank").is_in(chunk.ranks)), aligner)
+
+        for part, chunk_borders in threaded(prepared, chunks):
             parts.append(part)
             borders.append(chunk_borders)
         columns = [[*column] for column in zip(*parts, strict=True)]

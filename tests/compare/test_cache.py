@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import polars as pl
@@ -48,13 +49,14 @@ LARGE = {"collectives", "exposed", "activities", "measures"}
 
 
 class Watched:
-    """A reader that notes what is read."""
+    """A reader that notes what is read, by the one thread that may use a connection."""
 
     def __init__(self, reader: TableReader) -> None:
         self.reader = reader
         self.requests: list[TableRequest] = []
 
     def read(self, request: TableRequest) -> pl.DataFrame:
+        assert current_thread() is main_thread()
         self.requests.append(request)
         return self.reader.read(request)
 
