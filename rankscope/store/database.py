@@ -20,7 +20,6 @@ from rankscope.model.tables import PER_RANK, TABLES
 from rankscope.store.connection import (
     BUILT_IN,
     LEAST_MEMORY,
-    LOCK,
     NOT_OURS,
     OTHER_FILE_HINT,
     PATIENCE_S,
@@ -189,9 +188,8 @@ class Database:
         self._connection.close()
 
     def shrink_cache(self) -> None:
-        """Keep as little of the file in memory as DuckDB needs, until the connection closes."""
+        """Keep as little of the file in memory as DuckDB needs to read."""
         self._connection.execute(f"set memory_limit = '{LEAST_MEMORY}'")
-        self._connection.execute(f"set {LOCK} = true")
 
     def checkpoint(self) -> None:
         """Write everything into the one file, so that a copy of it is complete."""
@@ -308,6 +306,7 @@ class Database:
             clock: the clock that its times are on.
             tables: others of `COMPARED_TABLES`; those not in it are dropped.
         """
+        allow_memory(self._connection)  # with less, one thread compresses after the other
         with self.transaction():
             replace_tables(self._connection, {"rank_iterations": rank_iterations, **tables})
             checked = {name: seen for name, seen in self._known.checked.items() if name in TABLES}
@@ -319,7 +318,7 @@ class Database:
     def query(self, sql: str) -> pl.DataFrame:
         """The result of a query, as a frame; it can read this database and nothing else.
 
-        DuckDB's default memory limit applies, unless `shrink_cache` was called.
+        DuckDB's default memory limit applies.
 
         Raises:
             UsageError: the query is wrong.
