@@ -88,6 +88,13 @@ KNOWN_MEANINGS = (
 
 NUMBER = r"\{?([0-9]+)\}?"
 
+FILLER = (
+    r"(?:[0-9.,=#/(){}\[\]]|pass|phase|stage|region|step|micro|mini|batch|mb|compute|computation|"
+    "calculate|calculation|calc|inner|global|only|and|the|of|run|do|train|training|model|module|net|"
+    "network|engine|ddp|fsdp|loss|fn|func|function|prop|propagation|time)*"
+)
+"""What may stand beside the word that tells the phase, in squashed names."""
+
 ANY = "^"
 """The pattern of conventions that apply to all names of a domain."""
 
@@ -318,7 +325,10 @@ def _row(data: dict[str, Any]) -> Convention:
         framework=data["framework"],
         means=data["means"],
         patterns=tuple(data.get("patterns", ())),
-        squashed=tuple(map(_squashed, data.get("words", ()))),
+        squashed=(
+            *map(_squashed, data.get("words", ())),
+            *map(_filled, data.get("squashed", ())),
+        ),
         fetch=data.get("fetch", False),
         operation=data.get("operation"),
         blocking=data.get("blocking", False),
@@ -330,6 +340,11 @@ def _squashed(words: str) -> str:
     """A spelling like `step N` as a pattern on squashed names."""
     parts = re.sub(SEPARATORS, "", words).split("N")
     return f"^{NUMBER.join(re.escape(part.lower()) for part in parts)}$"
+
+
+def _filled(pattern: str) -> str:
+    """A pattern on the whole of a squashed name."""
+    return f"^(?:{pattern.replace('<filler>', FILLER)})$"
 
 
 def _check(option: str, pattern: str) -> None:
