@@ -16,6 +16,7 @@ from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow, is_loading, others_wait_for_data
+from rankscope.model.kinds import COMPUTING_PHASES, Phase
 from rankscope.util.robust import Floats
 
 Component = Literal["ranks", "role", "transfer"]
@@ -151,12 +152,24 @@ def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Strag
     mean = healed[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
     excess = dict(zip(inputs.excess.ranks.tolist(), mean.tolist(), strict=True))
     work = more_work(inputs.tables, inputs.role_of, numbers).filter(pl.col("more"))
+    if _is_beside_steps(inputs, claim):
+        work = work.clear()
     more = tuple(
         rank
         for rank, extra in work.select("rank", "extra_ns").iter_rows()
         if rank in claim.ranks and extra >= HALF * excess[rank]
     )
     return Straggler(claim, prices.most(healed, straggler.gain_ns), more)
+
+
+def _is_beside_steps(inputs: VerdictInputs, claim: Slow) -> bool:
+    """Whether ranks are slow beside the phases of a step, as in a validation or a checkpoint.
+
+    That is a task of its own, not a larger share of the same work.
+    """
+    excess, (_, cause, _) = inputs.excess, inputs.extent(claim)
+    computing = [phase in COMPUTING_PHASES for phase in excess.phases]
+    return cause == Phase.OTHER and bool((np.nan_to_num(excess.spent[:, :, computing]) > 0).any())
 
 
 def _why_bound(inputs: VerdictInputs, prices: Prices, claims: list[Slow]) -> str | None:

@@ -122,7 +122,8 @@ def named(judged: Judgement) -> Verdict | None:
         "rankscope pick-reports",
     )
     if by_design:
-        return _with_more_work(verdict, judged, "the others", BALANCE_INPUT)
+        settle = BALANCE_ROLES if inputs.run.own_roles else BALANCE_INPUT
+        return _with_more_work(verdict, judged, "the others", settle)
     one, count = len(hosts or ranks) == 1, len(inputs.numbers)
     name = who(ranks, inputs.hosts, hosts)
     if inputs.run.missing_ranks:

@@ -181,6 +181,20 @@ def test_a_rank_beside_those_that_have_more_to_do_is_priced_as_it_is() -> None:
     assert (verdict.more_work_ranks, verdict.also, verdict.costless_ranks) == ((3,), (), (5,))
 
 
+def test_a_validation_on_one_rank_is_a_task_of_its_own() -> None:
+    """It launches more kernels than the others, but beside the phases of a step."""
+    more = {(3, i): 20.0 for i in range(3, COUNT, 4)}
+    cells = [(rank, i, more.get((rank, i), 0.0)) for rank in range(RANKS) for i in range(COUNT)]
+    kernels = [kernel(rank, i, 40) for rank, i, _ in cells]
+    kernels += [
+        kernel(rank, i, ms, phase="other", name="validate") for (rank, i), ms in more.items()
+    ]
+    beside = {"backward_ns": pl.lit(50 * MS), "other_ns": pl.col("work_ns") - 50 * MS}
+    verdict = judge(of_kernels(wide_of(cells).with_columns(**beside), kernels))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.PERIODIC, (3,))
+    assert "more work" in verdict.sentence
+
+
 @pytest.mark.parametrize(
     ("phase", "first", "says"),
     [("load", 0, "the others may load ahead"), ("load", 2, None), ("forward", 0, None)],

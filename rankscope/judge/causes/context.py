@@ -64,11 +64,10 @@ class CauseContext:
     def activities(self) -> pl.DataFrame:
         """`activity_excess` of the phase; no rows where the run has no activities in it."""
         rows = self.table("activities")
-        if rows is not None and self.phase is not None:
-            rows = rows.filter(pl.col("phase") == self.phase)
-        if rows is None or rows.is_empty():
+        if rows is None:
             return pl.DataFrame(schema=ACTIVITY_EXCESS)
-        return activity_excess(rows, self.roles, self.flagged.select("rank", "iteration"))
+        slow = self.flagged.select("rank", "iteration")
+        return activity_excess(rows, self.roles, slow, self.phase)
 
     def matters(self, excess_total_ns: float) -> bool:
         """Whether an excess over all flagged iterations is large enough to be reported."""
@@ -79,37 +78,29 @@ class CauseContext:
         large = pl.col("excess_total_ns") >= LEAST_SHARE * self.total_ns
         return self.activities.filter(pl.col("kind").is_in(kinds) & large)
 
-    @cached_property
-    def host_rows(self) -> pl.DataFrame | None:
-        """HOST_STATES of the phase; None where no report has any."""
-        rows = self.table("host_states")
-        if rows is not None and self.phase is not None:
-            rows = rows.filter(pl.col("phase") == self.phase)
-        return None if rows is None or rows.is_empty() else rows
-
     def host_excess(self, chosen: pl.Expr) -> HostExcess:
         """How much longer the slow ranks' threads did what an expression chooses.
 
         Args:
             chosen: of the columns `state` and `name` of HOST_STATES.
         """
-        rows = self.host_rows
+        rows = self.table("host_states")
         if rows is None:
             return HostExcess(0, 0)
+        here = pl.lit(True) if self.phase is None else pl.col("phase") == self.phase
         slow = self.flagged.select("rank", "iteration")
-        return host_excess(rows, chosen, self.roles, slow)
+        return host_excess(rows, chosen & here, self.roles, slow)
 
     @cached_property
     def host(self) -> pl.DataFrame:
         """HOST_EXCESS of the phase: what the slow ranks' threads did longer; no rows if unknown."""
-        rows = self.host_rows
+        rows = self.table("host_states")
         if rows is None:
             return pl.DataFrame(schema=HOST_EXCESS)
         zero = pl.lit(0, pl.Int64)
         as_activities = rows.with_columns(kind="state", size=zero, clear_size=zero)
-        excess = activity_excess(
-            as_activities, self.roles, self.flagged.select("rank", "iteration")
-        )
+        slow = self.flagged.select("rank", "iteration")
+        excess = activity_excess(as_activities, self.roles, slow, self.phase)
         return excess.rename({"kind": "state"}).select(HOST_EXCESS.names())
 
     @cached_property

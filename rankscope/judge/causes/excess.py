@@ -65,7 +65,7 @@ def host_excess(
 
 
 def activity_excess(
-    activities: pl.DataFrame, roles: dict[int, str], slow: pl.DataFrame
+    activities: pl.DataFrame, roles: dict[int, str], slow: pl.DataFrame, phase: str | None
 ) -> pl.DataFrame:
     """How much more of each activity the slow ranks have than their role, and what is usual.
 
@@ -75,9 +75,10 @@ def activity_excess(
     METHOD.md#verdict.
 
     Args:
-        activities: ACTIVITIES of all ranks in the flagged iterations.
+        activities: ACTIVITIES of all ranks and phases in the flagged iterations.
         roles: rank → role.
         slow: rank, iteration of the slow ranks.
+        phase: what is compared; None: all phases.
 
     Returns:
         ACTIVITY_EXCESS; the amounts are sums over the rows of `slow`, and more_overlap is the share
@@ -86,10 +87,11 @@ def activity_excess(
     """
     values = [*AMOUNTS, "clear_size"]
     key = ["rank", "iteration", "kind", "name"]
-    sums = activities.group_by(key).agg(pl.col(values).sum())
+    here = pl.lit(True) if phase is None else pl.col("phase") == phase
+    sums = activities.filter(here).group_by(key).agg(pl.col(values).sum())
     names = sums.select("kind", "name").unique()
-    # every rank and iteration that has activities at all, with every name: 0 where absent
-    grid = sums.select("rank", "iteration").unique().join(names, how="cross")
+    # every rank and iteration that has activities in any phase, with every name: 0 where absent
+    grid = activities.select("rank", "iteration").unique().join(names, how="cross")
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     overlap = 1 - pl.col("clear_size") / pl.col("size")
 

@@ -7,7 +7,7 @@ import polars as pl
 from rankscope.judge.causes.context import LEAST_SHARE, CauseContext
 from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.launches import SLOWDOWN
-from rankscope.judge.causes.more_work import SAME
+from rankscope.judge.causes.more_work import SAME, at_usual_speed
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
@@ -35,16 +35,17 @@ def kernels(context: CauseContext) -> pl.DataFrame:
     overlapped = (rows["more_overlap"] > SAME).any()
     slowdowns = context.slowdowns if overlapped else pl.DataFrame(schema=SLOWDOWN)
     excess, usual = pl.col("excess_total_ns"), pl.col("usual_ns")
-    more = pl.max_horizontal(
+    ratio = pl.max_horizontal(
         pl.when(pl.col(f"usual_{amount}") > 0).then(
-            pl.col(f"excess_{amount}") / pl.col(f"usual_{amount}")
+            1 + pl.col(f"excess_{amount}") / pl.col(f"usual_{amount}")
         )
         for amount in ("count", "size")
     )
+    more = at_usual_speed(usual, ratio, usual + excess) - usual
     slower = pl.col("total_ns") * (1 - 1 / (1 + pl.col("slowdown")))
     contended = (pl.col("more_overlap") > SAME) & (slower < LARGER_HALF * excess)
     return rows.join(slowdowns, on="name", how="left").with_columns(
-        cause=pl.when((usual == 0) | ((more > SAME) & (more * usual >= GIVEN * excess)))
+        cause=pl.when((usual == 0) | ((more > SAME * usual) & (more >= GIVEN * excess)))
         .then(pl.lit(str(CauseKind.MORE_WORK)))
         .when(contended)
         .then(pl.lit(str(CauseKind.CONTENTION)))

@@ -88,21 +88,48 @@ def _ratios(sums: pl.DataFrame) -> pl.DataFrame:
     Args:
         sums: rank, role, kind, name, total_ns, count, size: means per iteration.
     """
-    name = ["role", "kind", "name"]
-    time = pl.col("total_ns")
-    sized = (pl.col("size") > 0).all().over(name)
+    time, amount, price = pl.col("total_ns"), pl.col("amount"), pl.col("price")
 
-    def priced(amount: pl.Expr) -> pl.Expr:
-        """Its amount at the role's price."""
-        return amount * (time / amount).quantile(0.5, "lower").over(name)
+    def usual(value: pl.Expr) -> pl.Expr:
+        return value.quantile(0.5, "lower").over("role", "kind", "name")
 
-    usual = pl.when(sized).then(priced(pl.col("size"))).otherwise(priced(pl.col("count")))
+    sized = (pl.col("size") > 0).all().over("role", "kind", "name")
     work, median = pl.col("work"), pl.col("work").quantile(0.5, "lower").over("role")
     return (
-        sums.with_columns(work=usual)
+        sums.with_columns(amount=pl.when(sized).then("size").otherwise("count"))
+        .with_columns(price=usual(time / amount), usual=usual(amount))
+        .with_columns(
+            work=at_usual_speed(price * pl.col("usual"), amount / pl.col("usual"), time, "rank")
+        )
         .group_by("rank", "role")
         .agg(pl.when(work.is_not_null().any()).then(work.sum()))
         .filter(pl.len().over("role") > 1)
         .with_columns(ratio=pl.when((work / median).is_finite()).then(work / median))
         .with_columns(extra_ns=work - median, more=pl.col("ratio") > 1 + SAME)
     )
+
+
+def at_usual_speed(usual: pl.Expr, ratio: pl.Expr, took: pl.Expr, *over: str) -> pl.Expr:
+    """The time that an activity would take at the usual speed, ns.
+
+    That of a kernel whose amount does not grow with the work is bounded: it takes longer by no more
+    than the share that others grow by, and the device is as fast as in these. See
+    METHOD.md#causes.
+
+    Args:
+        usual: the usual time.
+        ratio: amount / usual amount.
+        took: the time that it took.
+        over: of which other kernels; all, if none is given.
+    """
+    kernel, grows = pl.col("kind") == "kernel", ratio > 1 + SAME
+
+    def of_growing(value: pl.Expr) -> pl.Expr:
+        total = value.filter(kernel & grows).sum()
+        return total.over(*over) if over else total
+
+    given = usual * ratio
+    growth = of_growing(given) / of_growing(usual)
+    slowness = pl.max_horizontal(of_growing(took) / of_growing(given), 1.0)
+    alike = kernel & ratio.is_between(1 - SAME, 1 + SAME) & growth.is_finite()
+    return pl.when(alike).then((took / slowness).clip(usual, usual * growth)).otherwise(given)

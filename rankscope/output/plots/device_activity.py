@@ -53,15 +53,11 @@ def device_excess(
     """
     chosen = sampled(iterations)
     rows = comparison.tables.read("activities", iterations=chosen)
-    wanted = pl.col("kind").is_in(KINDS)
-    rows = rows.filter(wanted if phase is None else wanted & (pl.col("phase") == phase))
-    slow = pl.DataFrame({"rank": [rank] * len(chosen), "iteration": chosen})
+    rows = rows.filter(pl.col("kind").is_in(KINDS))
+    slow = pl.DataFrame({"iteration": chosen}, schema={"iteration": pl.Int64})
+    slow = slow.with_columns(rank=pl.lit(rank, pl.Int64))
     amounts = ("total_ns", "usual_ns", "excess_total_ns")
-    if rows.filter(rank=rank).is_empty():
-        return pl.DataFrame(
-            schema={"kind": pl.String, "name": pl.String, **dict.fromkeys(amounts, pl.Float64)}
-        )
-    excess = activity_excess(rows, comparison.roles.of, slow)
+    excess = activity_excess(rows, comparison.roles.of, slow, phase)
     return (
         excess.select("kind", "name", pl.col(amounts) / len(chosen))
         .filter(pl.col("excess_total_ns") > LEAST_OF_MOST * pl.col("excess_total_ns").max())

@@ -97,6 +97,21 @@ def test_other_work_is_the_data(more: dict[str, int]) -> None:
     assert (new.name, new.kind) == ("embedding", "more_work")
 
 
+def test_peers_that_do_nothing_in_the_phase_have_none_of_it() -> None:
+    elsewhere = [each.with_columns(phase=pl.lit("forward")) for each in others()]
+    (one,) = found([*elsewhere, activities(3, "validate", 6)])
+    assert (one.kind, one.excess_ns, one.usual_ns) == ("more_work", 6 * MS, 0)
+
+
+@pytest.mark.parametrize(("norm_ms", "kind"), [(2.6, "more_work"), (3.4, "device_slower")])
+def test_a_kernel_with_a_fixed_grid_follows_those_that_grow(norm_ms: float, kind: str) -> None:
+    """Many kernels run on as many blocks as the device has processors, whatever they are given."""
+    rows = [*others(), *others("norm", 2)]
+    grown = activities(3, "norm", norm_ms, size=1_300)
+    one, *_ = found([*rows, activities(3, "gemm", 13), grown])
+    assert (one.name, one.kind) == ("gemm", kind)
+
+
 USUAL = range(5, 8)
 """Launches beside collectives on all ranks but the last."""
 

@@ -90,6 +90,16 @@ def test_names_that_may_be_among_the_minor_ones_are_left_out() -> None:
     assert not of(output([*alike(), *alike([3]), row(3, "reduce", ms=2), *minor]), 3)["more"]
 
 
+def test_kernels_whose_grids_are_fixed_follow_those_that_grow() -> None:
+    rows = alike()
+    last = of(output([*rows, row(3, "gemm", ms=13), row(3, "norm", size=1_310, ms=13.1)]), 3)
+    assert last["ratio"] == pytest.approx(1.305), "longer samples"
+    last = of(output([*rows, row(3, "gemm", ms=13), row(3, "norm", size=1_310, ms=17.03)]), 3)
+    assert last["extra_ns"] == pytest.approx(3.1 * MS), "a slow device"
+    last = of(output([*rows, row(3, "gemm", ms=20), row(3, "norm", size=1_310, ms=13.1)]), 3)
+    assert last["ratio"] == pytest.approx(1.31), "no more than the others grow"
+
+
 def test_copied_bytes_count() -> None:
     frame = output(
         [row(rank, "", kind="copy", size=1_310 if rank == 3 else 1_000) for rank in range(4)]
