@@ -118,7 +118,7 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
         among = "of the ranks with a report, " if incomplete else ""
         return (
             f"{among}rank {late.rank}{elsewhere} comes last to the {operation}, and others wait "
-            f"up to {milliseconds(late.longest_wait_ns)} ms"
+            f"up to {milliseconds(late.longest_wait_ns)} ms{_own_waits(timeline, late)}"
         )
     if timeline.collectives.is_empty():
         blind = any(each.code == "collectives-missing" for each in timeline.problems)
@@ -147,6 +147,18 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
         if incomplete
         else "no rank keeps the others waiting"
     )
+
+
+def _own_waits(timeline: Timeline, late: LastArrival) -> str:
+    """Whether the last rank was held up as long by calls of its own before.
+
+    It may then be late because of another one, as the first stage of a pipeline is.
+    """
+    before = timeline.collectives.filter(
+        pl.col("rank") == late.rank, pl.col("end_ns") <= late.moment_ns
+    )
+    held = before.select(pl.coalesce("wait_ns", pl.col("end_ns") - pl.col("arrival_ns")).sum())
+    return "; it may have waited itself" if held.item() >= late.longest_wait_ns else ""
 
 
 def _calls_on_one_clock(timeline: Timeline) -> pl.DataFrame:

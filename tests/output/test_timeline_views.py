@@ -183,6 +183,17 @@ def test_titles_say_unknown_where_who_waits_is_unknown(job: Stored) -> None:
         changed = replace(whole, **changes)
         return who_waits(changed, last_arrival(changed))
 
+    late = last_arrival(whole)
+    assert late is not None
+    own = calls.filter(rank=7)
+    late = replace(late, moment_ns=own["arrival_ns"].to_list()[-1])
+    before = (pl.col("rank") == 7) & (pl.col("end_ns") <= late.moment_ns)
+    for wait in (late.longest_wait_ns, None):
+        waited = pl.when(before).then(wait).otherwise("wait_ns")
+        held = replace(whole, collectives=calls.with_columns(wait_ns=waited))
+        says = who_waits(held, late)
+        assert says.startswith("rank 7 comes last")
+        assert says.endswith("it may have waited itself") == (wait is not None), "short calls"
     nobody = calls.with_columns(last_rank=pl.lit(None, pl.Int64))
     assert "for which rank is unknown" in said(collectives=nobody)
     unmatched = nobody.with_columns(wait_ns=pl.lit(None, pl.Int64))
