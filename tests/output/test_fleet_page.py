@@ -14,9 +14,7 @@ import pytest
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of
 from rankscope.history.fleet.sentences import cost_text
-from rankscope.output.fleet_map import MOST_ROWS, MOST_RUNS, fleet_map
-from rankscope.output.html.fleet_chart import legend
-from rankscope.output.html.fleet_page import render_fleet
+from rankscope.output.html.fleet_page import MOST_ROWS, MOST_RUNS, fleet_map, legend, render_fleet
 from tests.history.fleet.fleets import HOURS, Plan, fleet
 from tests.output.test_html import HOSTILE, Page
 from tests.support import mostly_nightly

@@ -69,14 +69,9 @@ def label(suspect: Suspect) -> str:
     return f"{name} in host {suspect.host or 'unknown'}"
 
 
-def unit_of(cost_ns: int) -> tuple[str, int]:
-    """The largest of `UNITS` that a cost reaches, else the smallest."""
-    return next((each for each in UNITS if cost_ns >= each[1]), UNITS[-1])
-
-
 def cost_text(cost_ns: int) -> str:
-    """A cost in its own unit: `1.5 rank-hours`."""
-    name, length = unit_of(cost_ns)
+    """A cost in the largest of `UNITS` that it reaches, else in the smallest: `1.5 rank-hours`."""
+    name, length = next((each for each in UNITS if cost_ns >= each[1]), UNITS[-1])
     return f"{in_units(cost_ns, length)} {name}"
 
 

@@ -1,19 +1,23 @@
 """The answer about a fleet's hardware as one page that opens from disk.
 
-It is made like the page of a run (`page`): names stay text, and nothing is loaded.
+It is made like the page of a run (`page`): names stay text, and nothing is loaded. The map of
+hardware by runs is inline SVG without a script, whose colours are variables of the page's style.
 """
 
-import html
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from rankscope._version import __version__
 from rankscope.history.fleet.fleet import Fleet
 from rankscope.history.fleet.sentences import KINDS, NS_PER_HOUR, cost_text
 from rankscope.output import columns
 from rankscope.output.documents.common import Document
-from rankscope.output.fleet_map import FleetMap, fleet_map
-from rankscope.output.html import fleet_chart
 from rankscope.output.html.page import WHOLE, filled, package_text, safe
 from rankscope.output.html.tables import sortable_table
 from rankscope.output.palette import in_both_themes
@@ -31,6 +35,90 @@ MOST_NAMED = 6
 """Most pieces of hardware that are listed beside a run."""
 
 
+LEVELS = 3
+"""Number of colours of costs."""
+
+ROW, LETTER, BOLD = 22, 7.2, 8.2
+"""Height of a row, and widths of a letter beside it, in pixels."""
+
+LEAST_CELL, MOST_CELL, USUAL_WIDTH = 8, 26, 900
+"""Limits of the width of a cell, and the width of all cells that is aimed at, in pixels."""
+
+ABOVE, BELOW, BESIDE, GAP = 8, 44, 130, 8
+"""Room around the cells, in pixels."""
+
+DATE = 84
+"""Least distance of two dates, in pixels."""
+
+
+MOST_ROWS, LEAST_ROWS = 30, 8
+"""Most rows of a map, and least: hardware that was never named fills it up to these."""
+
+MOST_RUNS = 240
+"""Most runs in a map: the latest ones."""
+
+LONGEST_ID = 16
+"""Most characters of a name beside a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapRow:
+    """A piece of hardware; `label` names it in a few characters."""
+
+    label: str
+    name: str  # in full
+    suspect: bool
+    guilty: int
+    runs: int
+
+    @property
+    def counts(self) -> str:
+        """How often it was named, as written beside its row."""
+        return f"{self.guilty} of {self.runs}" + (", suspect" if self.suspect else "")
+
+
+@dataclass(frozen=True, slots=True)
+class MapRun:
+    """A run; `start` is a time of UTC, empty where it is unknown."""
+
+    start: str
+    db: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetMap:
+    """Hardware by runs.
+
+    Attributes:
+        rows: suspects first, then by cost.
+        runs: in the order of time.
+        present: shape (rows, runs): compared in the run.
+        guilty: shape (rows, runs): named by the verdict of the run.
+        cost_ns: shape (rows, runs): what it cost all ranks; 0 where it is innocent.
+        blind: runs in which no hardware at all was compared.
+        more_rows, more_runs: how many are left out.
+    """
+
+    rows: tuple[MapRow, ...]
+    runs: tuple[MapRun, ...]
+    present: NDArray[np.bool_]
+    guilty: NDArray[np.bool_]
+    cost_ns: NDArray[np.int64]
+    blind: NDArray[np.bool_]
+    more_rows: int
+    more_runs: int
+
+    @property
+    def left_out(self) -> list[str]:
+        """What the map leaves out, in words."""
+        parts = []
+        if self.more_rows:
+            parts.append(f"{counted(self.more_rows, 'piece')} of hardware with less cost")
+        if self.more_runs:
+            parts.append(counted(self.more_runs, "earlier run"))
+        return parts
+
+
 def render_fleet(fleet: Fleet) -> bytes:
     """The whole page as UTF-8."""
     grid = fleet_map(fleet)
@@ -45,7 +133,7 @@ def render_fleet(fleet: Fleet) -> bytes:
         "left_out": f"Left out here: {' and '.join(grid.left_out)}." if grid.left_out else "",
         "made": f"Made by rankscope {__version__}. {WHOLE}",
     }
-    colors = [in_both_themes(lambda theme: theme.css), fleet_chart.style()]
+    colors = [in_both_themes(lambda theme: theme.css), _style()]
     styles = [*colors, package_text("page.css"), package_text("fleet.css")]
     label = f"Hardware by runs. {sentence} The tables hold the numbers."
     markup = {
@@ -53,7 +141,7 @@ def render_fleet(fleet: Fleet) -> bytes:
         "figures": _figures(fleet),
         "warnings": _warnings(fleet),
         "legend": _legend(grid),
-        "chart": fleet_chart.chart(grid, label),
+        "chart": _chart(grid, label),
     }
     return filled("fleet.html", safe(_data(fleet)), SCRIPTS, texts, markup)
 
@@ -68,8 +156,7 @@ def _figures(fleet: Fleet) -> str:
         *([("cost of the suspects", cost_text(cost))] if fleet.suspects else []),
     ]
     return "".join(
-        f"<div><dt>{html.escape(term)}</dt><dd>{html.escape(value)}</dd></div>"
-        for term, value in figures
+        f"<div><dt>{escape(term)}</dt><dd>{escape(value)}</dd></div>" for term, value in figures
     )
 
 
@@ -77,16 +164,13 @@ def _warnings(fleet: Fleet) -> str:
     if not fleet.problems:
         return ""
     items = "".join(
-        f"<li>{html.escape(sanitized(each.message, LONGEST))}</li>" for each in fleet.problems
+        f"<li>{escape(sanitized(each.message, LONGEST))}</li>" for each in fleet.problems
     )
     return f'<div id="limits"><h2>Warnings</h2><ul>{items}</ul></div>'
 
 
 def _legend(grid: FleetMap) -> str:
-    return "".join(
-        f'<li><i class="{name}"></i>{html.escape(text)}</li>'
-        for name, text in fleet_chart.legend(grid)
-    )
+    return "".join(f'<li><i class="{name}"></i>{escape(text)}</li>' for name, text in legend(grid))
 
 
 def _data(fleet: Fleet) -> Document:
@@ -127,3 +211,163 @@ def _data(fleet: Fleet) -> Document:
             sortable_table("runs", "Runs", runs, "runs", "Gain: what a repair would save, in ms."),
         ]
     }
+
+
+def _style() -> str:
+    """The colours of costs as CSS variables, in both themes."""
+    return in_both_themes(
+        lambda theme: " ".join(
+            f"--cost-{level}: {color};" for level, color in enumerate(theme.excess[-LEVELS:])
+        )
+    )
+
+
+def legend(grid: FleetMap) -> list[tuple[str, str]]:
+    """Class of a cell → its meaning."""
+    items = []
+    if grid.guilty.any():
+        for level, limit in enumerate(_limits(grid)):
+            text = f"up to {cost_text(int(limit))}"
+            items.append((f"cost-{level}", text if level else f"named, cost {text}"))
+    items.append(("there", "compared, not named"))
+    if grid.blind.any():
+        items.append(("blind", "run without a comparison"))
+    return items
+
+
+def _chart(grid: FleetMap, label: str) -> str:
+    """The SVG of a map; `label` describes it for screen readers."""
+    if not grid.rows:
+        return "<p>No run has compared any hardware.</p>"
+    rows, columns = grid.present.shape
+    left = GAP + max(len(row.label) * (BOLD if row.suspect else LETTER) for row in grid.rows)
+    cell = min(max(USUAL_WIDTH // columns, LEAST_CELL), MOST_CELL)
+    width, height = left + columns * cell + BESIDE, ABOVE + rows * ROW + BELOW
+    parts = [
+        f'<svg class="fleet" role="img" aria-label="{escape(label)}" width="{width:.0f}" '
+        f'height="{height}" viewBox="0 0 {width:.0f} {height}">'
+    ]
+    for column in np.flatnonzero(grid.blind):
+        parts.append(
+            f'<rect class="blind" x="{left + column * cell:.1f}" y="{ABOVE}" width="{cell - 1}" '
+            f'height="{rows * ROW - 1}"><title>{escape(_run(grid, int(column)))}: nobody was '
+            "compared</title></rect>"
+        )
+    level = _levels(grid)
+    for row, each in enumerate(grid.rows):
+        top = ABOVE + row * ROW
+        mark = ' class="suspect"' if each.suspect else ""
+        parts.append(
+            f'<text{mark} x="{left - GAP:.1f}" y="{top + 15}" text-anchor="end">'
+            f"{escape(each.label)}<title>{escape(each.name)}</title></text>"
+        )
+        compared = np.flatnonzero(grid.present[row] & ~grid.guilty[row])
+        path = "".join(
+            f"M{left + column * cell:.1f} {top}h{cell - 1}v{ROW - 1}h-{cell - 1}z"
+            for column in compared
+        )
+        if path:
+            parts.append(f'<path class="there" d="{path}"/>')
+        for column in np.flatnonzero(grid.guilty[row]):
+            cost = cost_text(int(grid.cost_ns[row, column]))
+            text = f"{each.name}, {_run(grid, int(column))}: {cost}"
+            parts.append(
+                f'<rect class="cost-{level[row, column]}" x="{left + column * cell:.1f}" y="{top}" '
+                f'width="{cell - 1}" height="{ROW - 1}"><title>{escape(text)}</title></rect>'
+            )
+        parts.append(
+            f'<text{mark} x="{left + columns * cell + GAP:.1f}" y="{top + 15}">{each.counts}</text>'
+        )
+    return "\n".join([*parts, *_dates(grid, left, cell, ABOVE + rows * ROW), "</svg>"])
+
+
+def _dates(grid: FleetMap, left: float, cell: int, top: int) -> list[str]:
+    """Dates below the cells, as many as there is room for."""
+    step = max(1, -(-DATE // cell))
+    lines = []
+    for column in range(0, len(grid.runs), step):
+        day, _, hour = (grid.runs[column].start or f"run {column + 1}").partition(" ")
+        middle = left + (column + 0.5) * cell
+        lines.append(
+            f'<text class="date" x="{middle:.1f}" y="{top + 16}" text-anchor="middle">{day}</text>'
+            f'<text class="date" x="{middle:.1f}" y="{top + 32}" text-anchor="middle">{hour}</text>'
+        )
+    return lines
+
+
+def _run(grid: FleetMap, column: int) -> str:
+    run = grid.runs[column]
+    return f"{run.start} {run.db}".strip()
+
+
+def _limits(grid: FleetMap) -> list[float]:
+    """The largest cost of each level; levels are equal on a logarithmic scale."""
+    cost = np.maximum(grid.cost_ns[grid.guilty], 1).astype(float)
+    levels = LEVELS if cost.max() > cost.min() else 1
+    return [float(each) for each in np.geomspace(cost.min(), cost.max(), levels + 1)[1:]]
+
+
+def _levels(grid: FleetMap) -> np.ndarray:
+    """The level of each cell."""
+    if not grid.guilty.any():
+        return np.zeros(grid.guilty.shape, dtype=int)
+    inner = np.array(_limits(grid)[:-1])
+    return np.asarray(np.searchsorted(inner, grid.cost_ns.astype(float)))
+
+
+def fleet_map(fleet: Fleet) -> FleetMap:
+    """The hardware that was named most, in the latest runs."""
+    named = fleet.hardware.filter(pl.col("suspect") | (pl.col("guilty") > 0))
+    count = min(max(named.height, LEAST_ROWS), MOST_ROWS)
+    hardware = fleet.hardware.head(count).with_row_index("row")
+    runs = fleet.runs.tail(MOST_RUNS).with_row_index("column")
+    cells = (
+        fleet.rows.select("kind", "id", "run", "guilty", "cost_ns")
+        .join(hardware.select("kind", "id", "row"), on=["kind", "id"])
+        .join(runs.select("run", "column"), on="run")
+    )
+    shape = (hardware.height, runs.height)
+    place = (cells["row"].to_numpy(), cells["column"].to_numpy())
+    present, guilty = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    cost = np.zeros(shape, dtype=np.int64)
+    present[place] = True
+    guilty[place] = cells["guilty"].to_numpy()
+    cost[place] = cells["cost_ns"].to_numpy()
+    return FleetMap(
+        rows=tuple(_map_row(each) for each in hardware.iter_rows(named=True)),
+        runs=tuple(_map_run(each) for each in runs.iter_rows(named=True)),
+        present=present,
+        guilty=guilty,
+        cost_ns=cost,
+        blind=(~runs["run"].is_in(fleet.rows["run"].unique().implode())).to_numpy(),
+        more_rows=named.height - count if named.height > count else 0,
+        more_runs=fleet.runs.height - runs.height,
+    )
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST_ID else f"{name[: LONGEST_ID - 1]}…"
+
+
+def _map_row(row: dict[str, Any]) -> MapRow:
+    whole = sanitized(row["id"], 200)
+    short = _cut(whole)
+    kind = KINDS[row["kind"]]
+    host = "" if row["kind"] == "host" or not row["host"] else sanitized(row["host"], 200)
+    beside = f" ({_cut(host)})" if host else ""
+    # A GPU's id says itself what it is.
+    label = short if short.upper().startswith(kind.upper()) else f"{kind} {short}"
+    slot = f", slot {sanitized(row['slot'], 50)}" if row["slot"] else ""
+    return MapRow(
+        label=f"{label}{beside}",
+        name=f"{kind} {whole}{f' in host {host}' if host else ''}{slot}",
+        suspect=row["suspect"],
+        guilty=row["guilty"],
+        runs=row["runs"],
+    )
+
+
+def _map_run(row: dict[str, Any]) -> MapRun:
+    start = row["start_ns"]
+    known = "" if start is None else f"{datetime.fromtimestamp(start / 1e9, UTC):%Y-%m-%d %H:%M}"
+    return MapRun(known, sanitized(row["db"], 300))
