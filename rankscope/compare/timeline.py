@@ -24,14 +24,14 @@ from rankscope.model.kinds import HostState
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, RunWarning
 from rankscope.model.results import Timeline
-from rankscope.model.schema import (
+from rankscope.model.schema import conform
+from rankscope.model.timeline import (
     TIMELINE_COLLECTIVES,
     TIMELINE_OPERATIONS,
     TIMELINE_PHASES,
     TIMELINE_RANKS,
     TIMELINE_STATES,
     TIMELINE_WINDOWS,
-    conform,
 )
 from rankscope.sources.discover import describe_again
 from rankscope.sources.moved import located

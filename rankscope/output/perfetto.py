@@ -21,7 +21,8 @@ import polars as pl
 from rankscope.model.intervals import lanes
 from rankscope.model.kinds import PARTS, Clock
 from rankscope.model.results import Timeline
-from rankscope.model.schema import TIMELINE_COLLECTIVES, conform
+from rankscope.model.schema import conform
+from rankscope.model.timeline import TIMELINE_COLLECTIVES
 from rankscope.output.palette import STATE_NAMES, part_name
 from rankscope.output.timeline_views import LastArrival, last_arrival, named_streams
 from rankscope.util.sanitize import sanitized

@@ -7,9 +7,10 @@ import polars as pl
 from msgspec import Struct, field
 
 from rankscope.compare.comparison import Comparison
+from rankscope.model.columns import says
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import column_of
-from rankscope.output.documents.common import Answer, run_of, says, struct_of, warnings_of
+from rankscope.output.documents.common import Answer, run_of, struct_of, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import moment, short_path

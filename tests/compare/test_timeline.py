@@ -17,7 +17,7 @@ from rankscope.model.kinds import PARTS
 from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Timeline
-from rankscope.model.schema import (
+from rankscope.model.timeline import (
     TIMELINE_COLLECTIVES,
     TIMELINE_OPERATIONS,
     TIMELINE_PHASES,

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
+from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
 
 if TYPE_CHECKING:
@@ -22,11 +23,6 @@ Document = dict[str, Any]
 """A JSON object."""
 
 S = TypeVar("S", bound=Struct)
-
-
-def says(meaning: str) -> Meta:
-    """The meaning of a key: a phrase in Markdown, in lower case and without a full stop."""
-    return Meta(description=meaning)
 
 
 class SelectedIterations(Struct, kw_only=True):

@@ -8,10 +8,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.history.diff import compare, shifts
+from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, S, run_of, says, struct_of, warnings_of
+from rankscope.output.documents.common import Answer, S, run_of, struct_of, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 
 Name = Annotated[str, says("the name of the metric")]

@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from rankscope.history.fleet import fleet as fleets
 from rankscope.history.fleet.sentences import NS_PER_HOUR
+from rankscope.model.columns import says
 from rankscope.model.kinds import VerdictKind
-from rankscope.output.documents.common import Answer, says, warnings_of
+from rankscope.output.documents.common import Answer, warnings_of
 from rankscope.output.quantities import moment
 
 

@@ -9,8 +9,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.model import metrics, results
+from rankscope.model.columns import says
 from rankscope.model.metrics import METRICS
-from rankscope.output.documents.common import Answer, Document, run_of, says, struct_of, warnings_of
+from rankscope.output.documents.common import Answer, Document, run_of, struct_of, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 
 

@@ -8,9 +8,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
+from rankscope.model.columns import says
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, run_of, says, struct_of, warnings_of
+from rankscope.output.documents.common import Answer, run_of, struct_of, warnings_of
 
 Number = Annotated[int, says("the iteration to look at")]
 Start = Annotated[

@@ -8,7 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.model import reports
-from rankscope.output.documents.common import Answer, run_of, says, struct_of, warnings_of
+from rankscope.model.columns import says
+from rankscope.output.documents.common import Answer, run_of, struct_of, warnings_of
 
 
 class Ingested(Struct, kw_only=True):

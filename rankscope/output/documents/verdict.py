@@ -5,8 +5,9 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from rankscope.model import results
+from rankscope.model.columns import says
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.output.documents.common import says, struct_of
+from rankscope.output.documents.common import struct_of
 
 
 class Finding(Struct, kw_only=True):

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rankscope.compare.comparison import Comparison
+from rankscope.model.columns import says
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, S, run_of, says, warnings_of
+from rankscope.output.documents.common import Answer, S, run_of, warnings_of
 
 
 class Plot(Answer, kw_only=True, tag="rankscope/plot/1"):
