@@ -40,7 +40,8 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
 
     Of several candidates (nested `step` and `batch`, for example) those with numbers win, then
     those that cover the most time, so that outer ranges win over inner ones. Where most iterations
-    stand alone, one that holds others has a wrong begin or end, and is left out.
+    stand alone, one that holds others has a wrong begin or end, and is left out. Steps of a
+    profiler that begin between forward and backward of other candidates give these their numbers.
 
     Args:
         named: RANGES with a meaning, with the columns of MEANINGS joined on.
@@ -82,13 +83,48 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     else:
         fitting = _fitting(numbers)
         order, numbers = order[fitting], numbers[fitting]
+    start, end = start[order], end[order]
+    if is_numbered:
+        of_thread = (keys["thread"] == thread).to_numpy() & (place != best)
+        halved = _halved(start, numbers, rows_of(candidates, of_thread), named)
+        start, end, numbers = halved or (start, end, numbers)
     iterations = IterationRanges(
-        frame=_windows(start[order], end[order], numbers, duration_ns),
+        frame=_windows(start, end, numbers, duration_ns),
         thread=thread,
         numbered=is_numbered,
         row=row,
     )
-    return with_pauses(iterations, _gaps(start[order], end[order], numbers))
+    return with_pauses(iterations, _gaps(start, end, numbers))
+
+
+def _halved(
+    begins: Times, numbers: Times, others: pl.DataFrame, named: pl.DataFrame
+) -> tuple[Times, Times, Times] | None:
+    """Start, end and number of the ranges that most steps begin in, after forward; None without.
+
+    Lightning steps its profiler when forward ends: half of a step is of the batch before. A range
+    has the number of the step that it begins in.
+
+    Args:
+        begins: starts of the steps, which have `numbers`.
+        others: further ranges of their thread that are named like iterations.
+        named: RANGES with a meaning.
+    """
+    others = others.sort("start")
+    start, end = others["start"].to_numpy(), others["end"].to_numpy()
+    at = np.searchsorted(start, begins) - 1
+    inside = (at >= 0) & (begins < np.append(end, 0)[at])
+    at, border = at[inside], begins[inside]
+    if len(border) < 2 or 2 * len(border) < len(begins):
+        return None
+    for phase, left, right in (("forward", start[at], border), ("backward", border, end[at])):
+        of_phase = np.sort(named["start"].to_numpy()[(named["means"] == phase).to_numpy()])
+        among = np.searchsorted(of_phase, right) > np.searchsorted(of_phase, left)
+        if 2 * np.count_nonzero(among) < len(border):
+            return None
+    step = np.searchsorted(begins, start[at], side="right") - 1
+    at, step = at[step >= 0], step[step >= 0]
+    return start[at], end[at], numbers[step]
 
 
 def _counting(names: pl.Series) -> Times | None:

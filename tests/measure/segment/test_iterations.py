@@ -90,6 +90,33 @@ def test_numbered_ranges_before_larger_ones_without() -> None:
     assert result.frame.height == 2
 
 
+def test_steps_that_begin_amid_batches_give_these_their_numbers() -> None:
+    """Lightning steps its profiler at the end of forward, within the batch."""
+    rows = [(50 + 100 * n, 150 + 100 * n, f"ProfilerStep#{n}") for n in range(2, 6)]
+    for n in range(2, 6):
+        start = 100 * n + 120
+        rows += [
+            (start, min(start + 70, 650), "[pl][profile]run_training_batch"),
+            (start + 1, start + 29, "[pl][profile][Strategy]DDPStrategy.training_step"),
+            (start + 31, start + 60, "[pl][profile][Strategy]DDPStrategy.backward"),
+        ]
+    result = found(*rows)
+    assert result.numbered
+    assert result.frame["number"].to_list() == [2, 3, 4]
+    assert result.frame["start"].to_list() == [320, 420, 520]
+
+
+def test_steps_that_end_within_a_range_stay() -> None:
+    """`prof.step()` is called amid the range of the script, but no forward begins before it."""
+    rows = [(100 * n, 100 * n + 100, f"ProfilerStep#{n}") for n in range(4)]
+    for n in range(4):
+        rows += [
+            (100 * n - 5, 100 * n + 90, "train_step"),
+            (100 * n + 50, 100 * n + 60, "backward"),
+        ]
+    assert found(*rows[1:]).frame["number"].to_list() == [1, 2, 3]
+
+
 def test_the_training_thread_is_where_they_are() -> None:
     rows = [(0, 100, "step 0", 7), (100, 200, "step 1", 7), (0, 10, "step 0", 8)]
     assert found(*rows).thread == 7

@@ -26,6 +26,7 @@ ITERATIONS = {
     "Epoch 2, Step #12": 12,
     "epoch 1/step 12/300": 12,
     "global_step=12": 12,
+    "timestep 12": 12,
     "train_step": None,
     "ProfilerStep#12": 12,
     "[pl][profile]run_training_batch": None,
