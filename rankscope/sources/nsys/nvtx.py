@@ -11,7 +11,7 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import filled, framed, is_null, rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
-from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
+from rankscope.model.schema import GLOO, MOMENTS, OPERATORS, RANGES, SIGNATURES, conform, empty
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.nsys.common import PROCESS, RANGE_TYPES, Strings, require, without_nulls
@@ -52,6 +52,9 @@ OF_DOMAIN = {"NCCL": "^nccl[A-Z]", "MPI": "^MPI_[A-Z]"}
 
 THREADS = pl.Schema({"globalTid": pl.Int64, "text": pl.String})
 """Names of threads."""
+
+OTHERS = {domain: f"{domain} of NVTX" for domain in (OPERATORS, GLOO)}
+"""Domains that NVTX happens to call like what other profilers mark."""
 
 CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.String})
 """Domains created in the capture."""
@@ -261,7 +264,7 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
             for domain, pattern in OF_DOMAIN.items()
         )
         named = named.with_columns(domain=pl.coalesce("domain", *inferred))
-    return with_series(named[SIGNATURES.names()], named["domain"].fill_null(""))
+    return with_series(named[SIGNATURES.names()], named["domain"].fill_null("").replace(OTHERS))
 
 
 def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:

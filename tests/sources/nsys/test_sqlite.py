@@ -88,6 +88,26 @@ def test_domains_are_numbered_per_process(forged: MakeForged, tmp_path: Path) ->
     assert {*exports.read(path).ranges.whole["domain"]} == {"", "MPI"}
 
 
+@pytest.mark.parametrize("domain", ["gloo", "operators"])
+def test_a_domain_of_the_user_is_none_of_another_profiler(report: Path, domain: str) -> None:
+    thread = 281474976710657
+    edit(
+        report,
+        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) "
+        "values (0, 75, ?, ?, 7)",
+        domain,
+        thread,
+    )
+    edit(
+        report,
+        'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId, int64Value) '
+        "values (1, 2, 59, 'gloo:all_reduce', ?, 7, 5)",
+        thread,
+    )
+    own = exports.read(report).ranges.whole.filter(name="gloo:all_reduce")
+    assert [*own["domain"]] == [f"{domain} of NVTX"]
+
+
 def test_mpi_threads_tell_ranks(forged: MakeForged) -> None:
     for rank, path in enumerate(forged("mpi_like").reports):
         assert [*exports.read(path).process_ranks.values()] == [rank]
