@@ -60,14 +60,6 @@ def test_links_in_sources_lead_to_sections_that_exist() -> None:
     assert not broken
 
 
-def test_method_has_the_anchors_that_sources_may_use() -> None:
-    explicit = re.findall(r'<a id="([\w-]+)"></a>', (DOCUMENTS / "METHOD.md").read_text("utf-8"))
-    assert explicit == [
-        *("words", "iterations", "host-clock", "gpu-clock", "metrics", "waits", "clocks"),
-        *("imbalance", "verdict", "causes", "what-if", "picks", "diff", "fleet"),
-    ]
-
-
 def test_the_glossary_is_short() -> None:
     terms = re.findall(r"^### (.+)$", (DOCUMENTS / "GLOSSARY.md").read_text("utf-8"), re.MULTILINE)
     assert 0 < len(terms) <= MOST_TERMS
