@@ -168,13 +168,17 @@ def _usual(values: Floats, roles: Index) -> Floats:
 
 
 def _unit(usual: Floats, length: Floats) -> Floats:
-    """The median length, plus how far the median rank's work in the iteration is from usual."""
+    """The median length, plus how far the median rank's work in the iteration is from usual.
+
+    Both medians are of the iterations in which the work is known, if there are any.
+    """
     if np.isnan(length).all():
         return length
-    middle = np.nanmedian(length)
-    if np.isnan(usual).all():
-        return np.full_like(length, middle)
-    return np.asarray(middle + np.where(usual > 0, usual - np.nanmedian(usual), 0.0))
+    known = ~np.isnan(usual) & ~np.isnan(length)
+    if not known.any():
+        return np.full_like(length, np.nanmedian(length))
+    more = np.where(usual > 0, usual - np.median(usual[known]), 0.0)
+    return np.asarray(np.median(length[known]) + more)
 
 
 def event_of(noise: float) -> float:

@@ -15,7 +15,7 @@ from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.story import Slow, is_loading, others_wait_for_data
+from rankscope.judge.story import Slow, others_wait_for_data
 from rankscope.model.kinds import COMPUTING_PHASES, Phase
 from rankscope.util.robust import Floats
 
@@ -183,7 +183,7 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, claims: list[Slow]) -> str
                 f"in {context.phase} the devices wait for launches, and a faster one would wait "
                 "longer"
             )
-        if claim.pattern.always and is_loading(inputs.excess, claim) and context.device_waits:
+        if claim.pattern.always and claim.in_loading and context.device_waits:
             if others_wait_for_data(inputs.excess, claim, inputs.numbers):
                 return "loading is slow on other ranks as well"
             return (

@@ -23,12 +23,14 @@ class Slow:
     """Ranks that are slow, and when.
 
     `chance`: the probability that a run without slow ranks looks like this. None for facts: an
-    event that has happened needs no test, but it says nothing about other iterations.
+    event that has happened needs no test, but it says nothing about other iterations. `in_loading`:
+    at least half of what they need more in the run is for loading.
     """
 
     ranks: tuple[int, ...]
     pattern: Pattern
     chance: float | None
+    in_loading: bool = False
 
     def cells(self, excess: Excess) -> Flags:
         """Where they are slow, as a matrix of rank by iteration."""
@@ -71,10 +73,10 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     """
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
-    noise = noise_of(excess.share, excess.roles)
+    noise, whole = noise_of(excess.share, excess.roles), excess
     traits, lead = _traits(excess, noise, spans)
     loaders_bind = False
-    if traits and is_loading(excess, traits[0]):  # the costliest
+    if traits and _is_loading(excess, traits[0]):  # the costliest
         # the others load quickly only while they wait for it, as their queues fill
         others = {*excess.numbers.tolist()} - {*traits[0].pattern.iterations}
         loaders_bind = bool(others) and others_wait_for_data(excess, traits[0], [*others])
@@ -89,6 +91,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     for each in traits:
         excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
     slow = (*traits, *_facts(excess, noise))
+    slow = tuple(replace(each, in_loading=_is_loading(whole, each)) for each in slow)
     return Story(noise, slow, lead, len(excess.numbers), fast, loaders_bind)
 
 
@@ -110,7 +113,7 @@ def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Sl
     return traits, None
 
 
-def is_loading(excess: Excess, claim: Slow) -> bool:
+def _is_loading(excess: Excess, claim: Slow) -> bool:
     """Whether at least half of what the ranks need more is for loading."""
     if Phase.LOAD not in excess.phases:
         return False

@@ -220,6 +220,17 @@ def test_loaders_of_others_may_not_keep_up(phase: str, first: int, says: str | N
         assert "loading is slow on other ranks as well" in verdict.sentence
 
 
+def test_a_range_in_which_a_slow_rank_mostly_loads_longer_is_no_other_story() -> None:
+    cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
+    wide = wide_of([(rank, i, 20.0 * (rank == 3)) for rank, i in cells])
+    in_load = pl.Series([20 * MS * (rank == 3 and i < 5) for rank, i in cells])
+    wide = wide.with_columns(load_ns=in_load, backward_ns=pl.col("backward_ns") - in_load)
+    whole = inputs_of(wide, run=SUMMARY).story
+    part = inputs_of(wide.filter(pl.col("iteration") < 5), run=SUMMARY, whole=whole)
+    verdict = judge(part, Exact(part.excess))
+    assert (verdict.ranks, verdict.cause, verdict.gain_is_bound) == ((3,), "load", False)
+
+
 def test_where_the_host_sets_the_pace_all_gains_are_bounds() -> None:
     """Devices idle for longer than the slow ones are slower."""
     more = {3: 20.0, 5: 8.0}

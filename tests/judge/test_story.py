@@ -21,18 +21,19 @@ from rankscope.util.robust import Floats
 MS = 1_000_000
 
 
-def excess(late: Floats, length_ms: float = 100.0, phase: str = "backward") -> Excess:
+def excess(late: Floats, length_ms: float | Floats = 100.0, phase: str = "backward") -> Excess:
     """Of ranks by iterations that need `late` ms more than 50 in an iteration of `length_ms`."""
+    length = np.broadcast_to(length_ms, late.shape)
     rank, number = np.indices(late.shape)
     wide = pl.DataFrame(
         {
             "rank": rank.ravel(), "iteration": number.ravel() + 1,
-            f"{phase}_ns": ((50 + late.ravel()) * MS).round().astype(np.int64),
+            f"{phase}_ns": ((50 + late.ravel()) * MS).round(),
+            "iteration_ns": (length.ravel() * MS).round().astype(np.int64),
         }
     )  # fmt: skip
-    wide = wide.with_columns(
-        role=pl.lit("all"), work_ns=f"{phase}_ns", iteration_ns=round(length_ms * MS)
-    )
+    wide = wide.with_columns(pl.col(f"{phase}_ns").fill_nan(None), role=pl.lit("all"))
+    wide = wide.with_columns(work_ns=f"{phase}_ns")
     return excess_of(wide, "work")
 
 
@@ -46,6 +47,12 @@ def test_transfers_take_as_long_in_an_iteration_with_twice_the_work() -> None:
     late[:, 2] = 50.0
     late[0] += 15.0
     assert excess(late).share[0].round(6).tolist() == [0.15, 0.15, 0.1, 0.15, 0.15]
+
+
+def test_long_iterations_of_unknown_work_change_no_other() -> None:
+    late = np.zeros((4, 5))
+    late[0], late[:, 2:] = 15.0, np.nan
+    assert excess(late, np.array([100.0, 100, 300, 300, 300])).share[0, :2].tolist() == [0.15, 0.15]
 
 
 def noise(ranks: int, count: int, ms: float = 0.3, seed: int = 0) -> Floats:
