@@ -144,12 +144,15 @@ def test_the_heavy_role_by_hand() -> None:
     assert verdict.gain_is_bound
 
 
-def test_a_path_may_pass_through_a_slow_rank_of_each_stage() -> None:
-    frame = wide({"a": 50, "b": 50})
+@pytest.mark.parametrize(("work", "bound"), [(50, 10), (80, 6.25)])
+def test_a_path_may_pass_through_a_slow_rank_of_each_stage(work: float, bound: float) -> None:
+    """Where both take 80 of 100 ms, it passes through a part of them."""
+    frame = wide({"a": work, "b": work})
     inputs = inputs_of(frame)
-    ms = np.where(np.arange(4) % 2, 5.0, 0.0)[:, None, None]  # the second rank of each stage
-    healed = np.broadcast_to(ms * MS, (4, 20, 1))
-    assert Prices(inputs.excess).most(healed, 0) == 10 * MS * 20
+    ms = np.where(np.arange(4) % 2, 5.0, 0.0)[:, None]  # the second rank of each stage
+    excess = inputs.excess
+    healed = excess.saved(np.broadcast_to(ms * MS, (4, 20)), excess.spent)
+    assert Prices(excess).most(healed, 0) == bound * MS * 20
 
 
 @pytest.mark.parametrize(
