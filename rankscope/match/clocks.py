@@ -336,28 +336,24 @@ def _check_units(lines: dict[int, _Line], lowest: int, longest: int) -> None:
 
 def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: int) -> None:
     """Refit every rank, in place, to the consensus of its collectives."""
-    shared: dict[int, list[tuple[Group, int, Floats]]] = {rank: [] for rank in lines}
+    shared: dict[int, list[tuple[Floats, Floats]]] = {rank: [] for rank in lines}
     for group in groups:
         places = [place for place, rank in enumerate(group.ranks) if rank in lines]
         if len(places) < 2:
             continue
         ends = [lines[group.ranks[place]].corrected(group.since(place, middle)) for place in places]
         consensus = medians(np.stack(ends, axis=1))
-        for place in places:
-            shared[group.ranks[place]].append((group, place, consensus))
+        for place, own in zip(places, ends, strict=True):
+            shared[group.ranks[place]].append((consensus, own))
 
-    def refitted(rank: int) -> _Line:
-        when = np.concatenate([consensus for *_, consensus in shared[rank]])
-        ends = [
-            lines[rank].corrected(group.since(place, middle)) for group, place, _ in shared[rank]
-        ]
-        miss = when - np.concatenate(ends)
+    def refitted(parts: list[tuple[Floats, Floats]]) -> _Line:
+        when, ends = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(when, kind="stable")
-        level, slope, spread = _fit(when[order], miss[order][None])
+        level, slope, spread = _fit(when[order], (when - ends)[order][None])
         return _Line(float(level[0]), float(slope[0]), float(spread[0]))
 
     # one by one: these steps are so short that threads would wait for each other
-    changes = {rank: refitted(rank) for rank, parts in shared.items() if parts}
+    changes = {rank: refitted(parts) for rank, parts in shared.items() if parts}
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():
         line = lines[rank]
