@@ -74,7 +74,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     least = LEAST_GAIN * total
     carries = {claim: _carries(prices, claim) for claim in claims}
     some = any(carries.values())
-    nothing = np.zeros_like(prices.everything)
+    nothing = np.broadcast_to(0.0, prices.everything.shape)  # takes no memory
     together = reduce(np.maximum, map(inputs.healed, claims), nothing)
     components: dict[Component, Floats] = {}
     if prices.role is not None:
