@@ -4,13 +4,13 @@ See METHOD.md#verdict.
 """
 
 from collections.abc import Sequence
-from math import comb, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
 
 from rankscope.judge.excess import Index
-from rankscope.judge.levels import RARE, SHUFFLES, TAIL
+from rankscope.judge.levels import FEW, RARE, SHUFFLES
 from rankscope.util.robust import Floats
 
 MOST_SHUFFLED = 20_000_000
@@ -80,30 +80,29 @@ def lasting(cells: Floats) -> int:
     return max(1, round((1 + r) / (1 - r)))
 
 
-def chance_of_largest(amounts: Floats, others: Floats) -> float:
-    """How likely it is that the largest values exceed all others as far as they do.
+def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:
+    """How likely it is that the largest values lie apart from all others as far as they do.
 
-    The tail is taken as a power law of unknown index. The logarithms of the ratios of its values to
-    a smaller one are then independent and exponential (Rényi; Hill's estimator), so the sum over
-    the n largest and that over m others have gamma distributions of shapes n and m, whose ratio
-    does not depend on the index.
+    What exceeds the noise is taken as a power law of unknown index. The logarithms of the ratios of
+    successive values, times their place from the top, are then independent and exponential (Rényi).
+    So the gap below the n largest compares with the sum of the m others over the noise (Hill's
+    estimator) whatever the index is: (sum / (gap + sum)) ** m. As if `FEW` further values lay at
+    the noise, because one or two tell nothing of the index.
 
     Args:
         amounts: the values in question.
         others: all others.
+        noise: up to which they are noise.
     """
-    tail = np.sort(others, axis=None)[-TAIL:]
-    tail = tail[tail > 0]
+    tail = others[others > noise]
+    largest = float(tail.max(initial=noise))
+    if not len(amounts) or amounts.min() <= largest:
+        return 1.0
     if not len(tail):
         return 0.0
-    if not len(amounts) or amounts.min() <= tail[-1]:
-        return 1.0
-    count, degrees = len(amounts), max(len(tail) - 1, 1)
-    tail_sum = float(np.log(tail / tail[0]).sum())
-    excess = float(np.log(amounts / tail[-1]).sum())
-    ratio = tail_sum / (excess + tail_sum)
-    terms = (comb(degrees + j - 1, j) * (1 - ratio) ** j for j in range(count))
-    return min(1.0, ratio**degrees * sum(terms))
+    tail_sum = float(np.log(tail / (noise or tail.min())).sum())
+    gap = len(amounts) * float(np.log(amounts.min() / largest))
+    return float((tail_sum / (gap + tail_sum)) ** (len(tail) + FEW))
 
 
 def iterations_to_settle(chance: float, level: float, count: int) -> int:

@@ -23,8 +23,8 @@ HALF = 0.5
 """Share of the largest or the usual amount from which on an amount is like it."""
 
 FEW = 3
-"""Fewest values that show a regularity (a median, a period, a spell); largest number of facts
-that are named without one."""
+"""Fewest values that show a regularity (a median, a period, a spell, the index of a tail); largest
+number of facts that are named without one."""
 
 RARE = 0.1
 """Facts per iteration up to which they are not a habit. Probability up to which it is taken for no
@@ -32,9 +32,6 @@ chance that the same ranks lead."""
 
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""
-
-TAIL = 20
-"""Values from which the index of a tail is estimated, with a standard error of about a quarter."""
 
 SHUFFLES = 999
 """Number of random permutations. A probability of 0.005 then has a relative error of a half."""

@@ -216,8 +216,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         background = share if 2 * named.sum() > len(share) else share[~named]
         if background.shape[1] >= FEW:  # a level is no event
             background = background - np.median(background, axis=1, keepdims=True)
-        others = np.maximum(np.abs(background), NOISE * noise)
-        if rare and chance_of_largest(amounts, others) <= ALPHA:
+        if rare and chance_of_largest(amounts, np.abs(background), NOISE * noise) <= ALPHA:
             significant = count
     return facts[:significant]
 

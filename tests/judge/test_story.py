@@ -336,10 +336,27 @@ def test_the_chance_of_the_largest_value() -> None:
     chances = []
     for _ in range(400):
         values = np.sort(draw.pareto(2.0, 200) + 1)
-        chances.append(chance_of_largest(values[-1:], values[:-1]))
+        chances.append(chance_of_largest(values[-1:], values[:-1], 2.0))
     assert 0.02 <= np.mean(np.array(chances) <= 0.05) <= 0.12
-    assert chance_of_largest(np.array([5.0]), np.array([0.0])) == 0.0
-    assert chance_of_largest(np.array([1.0]), np.array([2.0])) == 1.0
+    assert chance_of_largest(np.array([5.0]), np.array([0.0]), 1.0) == 0.0
+    assert chance_of_largest(np.array([1.0]), np.array([2.0]), 0.0) == 1.0
+    assert chance_of_largest(np.array([5.0]), np.array([2.0]), 0.0) == 0.0
+
+
+def test_several_values_lie_apart_by_the_gap_below_them() -> None:
+    few = np.array([0.53, 0.4, 0.21, 0.18])
+    assert chance_of_largest(np.full(7, 2.0), few, 0.13) <= ALPHA
+    assert chance_of_largest(np.array([2.0]), few, 0.13) > ALPHA
+    assert chance_of_largest(np.append(np.full(7, 2.0), 0.55), few, 0.13) > 0.5
+
+
+def test_values_within_the_noise_tell_nothing_of_a_tail() -> None:
+    """Two loads of 12 and 30 ms make a third one of 90 ms no exception."""
+    few, quiet = np.array([12.0, 30.0]), np.full(60, 0.5)
+    assert chance_of_largest(np.array([90.0]), few, 2.0) > 0.1
+    assert chance_of_largest(np.array([90.0]), np.append(quiet, few), 2.0) == chance_of_largest(
+        np.array([90.0]), few, 2.0
+    )
 
 
 def test_iterations_that_would_settle_it() -> None:
