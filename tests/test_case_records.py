@@ -206,9 +206,15 @@ def test_advice_about_records_fits_a_trace_that_has_some(tmp_path: Path, cli: Cl
     assert {"records-missing", "launches-missing"} <= {*codes(run)}
     verdict = run.compare().verdict
     assert verdict.kind == "inconclusive"
-    assert verdict.next.startswith("ask for --clock gpu; rankscope check")
+    assert verdict.next.startswith("rankscope check"), "the clock of the gpu tells no more"
     asked = cli("imbalance", "--db", run.db, "--clock", "gpu").out
     assert "says which records of the device are missing" in " ".join(asked.split())
+
+
+def test_a_clock_that_is_known_is_advised(tmp_path: Path, cli: Cli) -> None:
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=6)))
+    host = cli("imbalance", "--db", run.db, "--clock", "host").out
+    assert "ask for --clock gpu; rankscope check" in " ".join(host.split())
 
 
 @pytest.mark.slow

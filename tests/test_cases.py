@@ -112,6 +112,22 @@ def test_a_kernel_that_nobody_knows_is_reported_and_can_be_named(
     assert_slow(read(folder, collectives={operation: pattern}))
 
 
+def test_a_kernel_beside_others_is_reported_though_it_is_shorter_by_more(tmp_path: Path) -> None:
+    """What waits for a slow forward beside backward lasts longer than that."""
+
+    def beside(rank: int, trace: dict[str, Any]) -> None:
+        without("nccl:")(rank, trace)
+        for each in kernels(trace):
+            if each["name"] == "acme_exchange":
+                each["args"] = {"correlation": each["args"]["correlation"]}
+                more = 0 if rank == 2 else 8000
+                each.update(ts=each["ts"] - more, dur=each["dur"] + more)
+
+    job = replace(PLAIN, gradients="acme_exchange", slow_in="forward", steps=6)
+    verdict = read(write(tmp_path / "job", job, beside)).compare().verdict
+    assert "kernel acme_exchange may wait for other ranks. On rank 2" in verdict.sentence
+
+
 @pytest.mark.parametrize("ranks", mostly_slow([4, 2]))
 def test_a_kernel_whose_name_has_the_rank_is_reported_too(tmp_path: Path, ranks: int) -> None:
     def own(rank: int, trace: dict[str, Any]) -> None:

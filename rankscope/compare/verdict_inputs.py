@@ -59,7 +59,7 @@ def verdict_inputs(
             blind_ranks=comparison.scope.blind_ranks,
             metric=metric,
             recorder=recorder_of(tables.reports["kind"]),
-            clock=comparison.clock,
+            host_asked=comparison.scope.options.clock == "host",
             has_device=bool(tables.ranks["has_device"].all()),
             own_roles=comparison.roles.own,
             of_captures=comparison.of_captures,

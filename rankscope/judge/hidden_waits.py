@@ -34,10 +34,14 @@ class _Candidate(NamedTuple):
     rank: int
 
 
-def hidden_wait(inputs: VerdictInputs) -> tuple[str, str] | None:
+def hidden_wait(inputs: VerdictInputs, *, blind: bool = False) -> tuple[str, str] | None:
     """Why a rank may be slow although all look alike, and what would settle it, in words.
 
     Its work of one kind is shorter by as much as all else is longer there. None without such work.
+
+    Args:
+        blind: no communication is visible. Then the work may be shorter by more: beside other work,
+            what waits takes longer than it costs.
     """
     activities = inputs.named_work()
     if activities is None:
@@ -49,7 +53,7 @@ def hidden_wait(inputs: VerdictInputs) -> tuple[str, str] | None:
     candidates = [
         candidate
         for (role,), own in sums.sort("role", "rank").group_by("role", maintain_order=True)
-        for candidate in _balanced(own, sizes[str(role)])
+        for candidate in _balanced(own, sizes[str(role)], blind=blind)
     ]
     if not candidates:
         return None
@@ -85,7 +89,7 @@ def _labelled(activities: pl.DataFrame, roles: dict[int, str], sizes: Counter[st
     )
 
 
-def _balanced(own: pl.DataFrame, size: int) -> Iterator[_Candidate]:
+def _balanced(own: pl.DataFrame, size: int, *, blind: bool) -> Iterator[_Candidate]:
     """Ranks of a role whose shortest work makes up for all that is longer.
 
     Idle time counts only if the work takes at most half of its usual time: where the host sets the
@@ -94,6 +98,7 @@ def _balanced(own: pl.DataFrame, size: int) -> Iterator[_Candidate]:
     Args:
         own: rank, label and total_ns of the role.
         size: the number of its ranks.
+        blind: as in `hidden_wait`.
     """
     by_label = own.pivot("label", index="rank", values="total_ns", sort_columns=True).fill_null(0)
     idle = by_label[IDLE].to_numpy() if IDLE in by_label.columns else np.zeros(len(by_label))
@@ -109,7 +114,9 @@ def _balanced(own: pl.DataFrame, size: int) -> Iterator[_Candidate]:
     idles = np.maximum(scale * (idle - np.median(idle)), 0.0)
     longer = deviation.sum(axis=1) + shorter
     longer += np.where(own_length <= HALF * usual[kernel], idles, 0.0)
-    balanced = (shorter > 0) & (HALF * shorter <= longer) & (HALF * longer <= shorter)
+    balanced = (shorter > 0) & (longer > 0) & (HALF * longer <= shorter)
+    if not blind:
+        balanced &= HALF * shorter <= longer
     for place in np.flatnonzero(balanced).tolist():
         likelihood = shorter[place] ** 2 / lengths[:, kernel[place]].max()
         label = by_label.columns[1 + kernel[place]]

@@ -25,7 +25,7 @@ class RunSummary:
     blind_ranks: tuple[int, ...]  # without the collectives that the others have
     metric: str | None  # what can be judged: work, load, or nothing
     recorder: Recorder = Recorder.NSYS  # for advice
-    clock: str = "host"  # that is compared
+    host_asked: bool = False  # the user asked for the host clock
     has_device: bool = False  # every rank has device work in its report
     own_roles: bool = False  # every rank has a role of its own; they are compared as one role
     of_captures: bool = False  # each capture is one iteration, in which phases recur

@@ -41,7 +41,7 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
             "no communication is visible, so waiting cannot be distinguished from working",
             advice(Record.COMMUNICATION, run.recorder),
         )
-        return inconclusive(*((None if seeing else hidden_wait(inputs)) or unseen))
+        return inconclusive(*((None if seeing else hidden_wait(inputs, blind=True)) or unseen))
     if run.metric is None:
         alone = run.recorder is Recorder.INSPECTOR
         return inconclusive(
@@ -66,7 +66,7 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
         return inconclusive(
             "loading is balanced, but the later phases are unknown, because their times include "
             "waits",
-            "ask for --clock gpu; " * (run.clock != "gpu") + LACKING
+            "ask for --clock gpu; " * run.host_asked + LACKING
             if run.has_device
             else f"{advice(Record.DEVICE, run.recorder)}; or annotate the all-reduce",
         )
