@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 
+import numpy  # noqa: F401  # before polars: see tests/test_public.py
 import polars as pl
 
 from rankscope.errors import UnreadableReport
