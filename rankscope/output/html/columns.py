@@ -69,8 +69,8 @@ def cells(
         metrics: names of metrics; those that are unknown in all cells are left out.
 
     Returns:
-        `ranks`, `iterations`, `unit_ns`, `median_ns` (of the iterations' lengths), `packed` (one
-        text per distinct column, rank by rank, see `packed`), `columns` (metric → index into
+        `ranks`, `iterations`, `unit_ns`, `packed` (one text per distinct column, rank by rank, see
+        `packed`), `columns` (metric → index into
         `packed`), `medians` (one per text of `packed`: what excess is measured from, an iteration
         each, role by role in the order of their lowest ranks), `steps` (metric that is not a time
         → the value of 1 in its packed column), `scales` (metric → linear part and end of the
@@ -115,7 +115,6 @@ def cells(
         "ranks": list(ranks),
         "iterations": list(iterations),
         "unit_ns": unit,
-        "median_ns": full["iteration_ns"].median(),
         "columns": columns,
         "steps": steps,
         "scales": scales,
