@@ -71,26 +71,19 @@ def slow_or_by_design(judged: Judgement) -> Verdict | None:
     straggler, inputs = judged.straggler, judged.inputs
     if straggler is None or straggler.is_by_design:
         return None
-    ranks, pattern, gain = straggler.claim.ranks, straggler.claim.pattern, straggler.gain_ns
-    if len(ranks) > 1 and ranks in inputs.stages():
-        verdict = inconclusive(
-            f"{who(ranks, inputs.hosts, ()).lower()} need more {inputs.excess.metric} than the "
-            f"others, {percent(gain / inputs.total_ns)} of the time, but they are all the ranks of "
-            "one communicator of a pipeline: they may be slow, or have more to do by design",
-            "say with --roles which ranks do the same work, or compare the layers of the stages",
-        )
-    elif pattern.kind is VerdictKind.PERSISTENT and (
-        inputs.run.own_roles or inputs.stages().issuperset((rank,) for rank in ranks)
-    ):
-        if pattern.since is not None or pattern.spells:
-            return None  # a role holds for the whole run
+    ranks, pattern, stages = straggler.claim.ranks, straggler.claim.pattern, inputs.stages()
+    is_stage = len(ranks) > 1 and ranks in stages
+    if not is_stage:
+        is_alone = inputs.run.own_roles or stages.issuperset((rank,) for rank in ranks)
+        # a role holds for the whole run
+        lasts = pattern.kind is VerdictKind.PERSISTENT and pattern.since is None
+        if not is_alone or not lasts or pattern.spells:
+            return None
         causes = registry.findings(inputs.context(straggler.claim))
         if sum(each.share for each in causes if each.kind is CauseKind.DEVICE_SLOWER) >= HALF:
             return None
-        verdict = _only_one(ranks, inputs.excess.metric)
-    else:
-        return None
-    return replace(verdict, leading=_leading(judged, ranks, gain, straggler.claim))
+    leading = _leading(judged, ranks, straggler.gain_ns, straggler.claim)
+    return _may_be_by_design(judged, leading, is_stage=is_stage)
 
 
 def named(judged: Judgement) -> Verdict | None:
@@ -172,8 +165,9 @@ def heavy_role(judged: Judgement) -> Verdict | None:
     cost = np.bincount(excess.roles, weights=healed.sum(axis=(1, 2)))
     heaviest = excess.roles == cost.argmax()
     ranks = tuple(excess.ranks[heaviest].tolist())
+    gain_ns = judged.prices.most(healed, judged.gains["role"])
     if len(ranks) == 1:
-        return _only_one(ranks, excess.metric)
+        return _may_be_by_design(judged, _leading(judged, ranks, gain_ns, None))
     per = healed[heaviest][0].sum(axis=1)
     hit = per > LEAST_GAIN * np.nan_to_num(excess.length[heaviest][0])
     typical = _typical(inputs, heaviest)
@@ -188,7 +182,7 @@ def heavy_role(judged: Judgement) -> Verdict | None:
         excess_ns=_mean(per[hit]),
         excess=_mean(per[hit]) / typical if typical else None,
         iterations=tuple(excess.numbers[hit].tolist()),
-        gain_ns=judged.prices.most(healed, judged.gains["role"]),
+        gain_ns=gain_ns,
         next="",
     )
     return _with_more_work(verdict, judged, "the median role", BALANCE_ROLES)
@@ -423,15 +417,20 @@ def balanced(judged: Judgement) -> Verdict:
     )
 
 
-def _only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
+def _may_be_by_design(judged: Judgement, leading: Leading, *, is_stage: bool = False) -> Verdict:
     """Ranks need more than the others, which have other roles."""
-    one = len(ranks) == 1
-    return inconclusive(
-        f"{ranks_text(ranks, MOST_LISTED)} {'needs' if one else 'need'} more "
-        f"{metric} than the others, but {'it' if one else 'each'} is the only one of its role: "
-        f"{'it' if one else 'they'} may be slow, or have more to do by design",
-        "profile several replicas of the job, or say with --roles which ranks do the same work",
+    inputs, one = judged.inputs, len(leading.ranks) == 1
+    why = f"{'it' if one else 'each'} is the only one of its role"
+    if is_stage:
+        why = "they are all the ranks of one communicator of a pipeline"
+    verdict = inconclusive(
+        f"{lowered(who(leading.ranks, inputs.hosts, ()))} {'needs' if one else 'need'} more "
+        f"{inputs.excess.metric} than the others, {judged.at_most}{percent(leading.gain)} of the "
+        f"time, but {why}: {'it' if one else 'they'} may be slow, or have more to do by design",
+        "say with --roles which ranks do the same work, compare the layers of the stages, or "
+        "profile several replicas of the job",
     )
+    return replace(verdict, leading=leading)
 
 
 def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow | None) -> Leading:

@@ -82,7 +82,7 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
             return Pattern(VerdictKind.PERSISTENT, within, since=within[0])
         named = tuple((int(numbers[first]), int(numbers[after - 1])) for first, after in spells)
         return Pattern(VerdictKind.PERSISTENT, within, spells=named)
-    mostly = 2 * len(hits) >= len(amount)
+    mostly = 2 * len(hits) > len(amount)
     kind = VerdictKind.PERSISTENT if mostly else VerdictKind.TRANSIENT
     return Pattern(kind, tuple(hits.tolist()))
 

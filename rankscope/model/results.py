@@ -86,7 +86,8 @@ class Leading:
     """The ranks that lead where the verdict names none.
 
     `gain_ns`: what fixing them would save; `gain`: as a share of the time. `chance`: how likely it
-    is that ranks of a run in which nobody in particular is slow look like that; None of facts.
+    is that ranks of a run in which nobody in particular is slow look like that; None where no
+    chance is involved.
     """
 
     ranks: tuple[int, ...]

@@ -149,8 +149,8 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         would save at most 400.0 ms, 20 % of the time (2.0 s); all imbalance together costs at most
         20 %; the run cannot be replayed, so gains are upper bounds."""),
     "more work or slow": (lambda: judge(of_its_own_role()), """
-        Inconclusive: rank 3 needs more work than the others, but it is the only one of its role:
-        it may be slow, or have more to do by design."""),
+        Inconclusive: rank 3 (node0) needs more work than the others, at most 20 % of the time, but
+        it is the only one of its role: it may be slow, or have more to do by design."""),
     "the network": (with_transfers, """
         No rank is late, and yet the network holds all ranks up for 40.0 ms an iteration: exposed
         transfers take 40 %. Without that the run would save at most 800.0 ms, 40 % of the time

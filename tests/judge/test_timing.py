@@ -39,6 +39,11 @@ def pattern_of(slow: dict[int, float], numbers: list[int] | None = None) -> Patt
     return straggler.claim.pattern
 
 
+def test_one_of_two_iterations_is_an_event() -> None:
+    found = amount_pattern(np.array([0.0, 50.0]), 1.0, np.array([1, 2]))
+    assert (found.kind, found.iterations) == ("transient", (2,))
+
+
 def test_always() -> None:
     found = pattern_of({i: 20 + i % 3 for i in NUMBERS})
     assert (found.kind, found.since, found.period, found.spells) == ("persistent", None, None, ())
