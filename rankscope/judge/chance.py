@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 from rankscope.judge.excess import Index
-from rankscope.judge.levels import FEW, RARE, SHUFFLES
+from rankscope.judge.levels import FEW, NOISE, RARE, SHUFFLES
 from rankscope.util.robust import Floats
 
 MOST_SHUFFLED = 20_000_000
@@ -98,8 +98,8 @@ def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:
     largest = float(tail.max(initial=noise))
     if not len(amounts) or amounts.min() <= largest:
         return 1.0
-    if not len(tail):
-        return 0.0
+    if not len(tail):  # no thinner than the tail of a normal distribution
+        return float((noise / amounts.min()) ** (len(amounts) * NOISE**2))
     tail_sum = float(np.log(tail / (noise or tail.min())).sum())
     gap = len(amounts) * float(np.log(amounts.min() / largest))
     return float((tail_sum / (gap + tail_sum)) ** (len(tail) + FEW))
