@@ -160,12 +160,12 @@ def test_a_kernel_without_a_launch_is_never_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit_us", "to"), mostly_slow([(1000, math.floor), (1000, round), (10_000, round)])
+    ("unit_us", "to"), mostly_slow([(10, math.floor), (100, round), (10_000, round)])
 )
 def test_times_that_are_rounded_coarsely_are_unknown(
     tmp_path: Path, unit_us: int, to: Callable[[float], int]
 ) -> None:
-    """Some kernels have no length, or begin before the one before them ends."""
+    """Nothing tells which of two kernels came first."""
 
     def coarse(_rank: int, trace: dict[str, Any]) -> None:
         for each in trace["traceEvents"]:
@@ -173,7 +173,7 @@ def test_times_that_are_rounded_coarsely_are_unknown(
 
     run = read(write(tmp_path / "job", PLAIN, coarse))
     assert run.compare().verdict.kind == "inconclusive"
-    assert "no-phases" in codes(run), "operators without a length tell no phase"
+    assert "records-missing" in codes(run)
 
 
 @pytest.mark.parametrize("job", mostly_slow([replace(PLAIN, between=GRADIENTS), PLAIN]))

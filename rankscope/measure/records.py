@@ -12,7 +12,6 @@ from rankscope.model.device_work import DeviceClock, DeviceWork
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.reports import RunWarning
 from rankscope.model.schema import STREAM
-from rankscope.sources.device_faults import EARLY_NS
 from rankscope.util.numbers import NEVER
 from rankscope.util.wording import agreeing, counted, percent
 
@@ -23,6 +22,12 @@ overlap, from which on an iteration is unknown."""
 OVERLAP_NS = 1_000_000
 """A kernel that ends this long (ns) after the next one of its stream starts has a wrong time, or
 that one has."""
+
+COARSE_NS = 10_000
+"""Times that are all multiples of this (ns) or more are too coarse: kernels follow by some µs."""
+
+FEWEST_TIMES = 20
+"""Kernels from which on their times tell how fine these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class RecordCount:
         placed = kernels & ~unlaunched & ~is_null(part["window"])
         windows, overlap = filled(part["window"], 0), overlaps(part)
         self._launched += np.bincount(windows[placed], minlength=len(self._launched))
-        wrong = placed & ((overlap > 0) | lengthless(part))
+        wrong = placed & ((overlap > 0) | coarse(part))
         np.add.at(self._wrong, windows[wrong], 1)
         np.add.at(self._overlap, windows[wrong], overlap[wrong])
 
@@ -112,18 +117,21 @@ def overlaps(work: pl.DataFrame) -> Times:
     return by
 
 
-def lengthless(work: pl.DataFrame) -> Flags:
-    """Whether a kernel has no length because all times are multiples of a coarse unit.
+def coarse(work: pl.DataFrame) -> Flags:
+    """Whether each is a kernel with a time that is too coarse to tell what waits for what.
 
     Args:
-        work: DEVICE_WORK.
+        work: DEVICE_WORK in the order of the starts.
     """
-    start, end = work["start"].to_numpy(), work["end"].to_numpy()
-    suspects: Flags = (work["kind"] == "kernel").to_numpy() & (start == end)
-    if suspects.any():
-        unit = np.gcd.reduce(np.concatenate((start, end)) - start[0])
-        suspects &= bool((unit == 0) | (unit >= EARLY_NS))  # 0: all times are equal
-    return suspects
+    kernels: Flags = (work["kind"] == "kernel").to_numpy()
+    if kernels.sum() < FEWEST_TIMES:
+        return np.zeros_like(kernels)
+    times = np.concatenate((work["start"], work["end"])) - work["start"].item(0)
+    few = times[:: len(times) // FEWEST_TIMES]  # of fine times, a few tell that they are
+    unit = np.gcd.reduce(few)
+    if unit == 0 or unit >= COARSE_NS:
+        unit = np.gcd.reduce(times)
+    return kernels if unit == 0 or unit >= COARSE_NS else np.zeros_like(kernels)
 
 
 def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
