@@ -16,7 +16,7 @@ from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow, others_wait_for_data
-from rankscope.model.kinds import COMPUTING_PHASES, Phase
+from rankscope.model.kinds import Phase
 from rankscope.util.robust import Floats
 
 Component = Literal["ranks", "role", "transfer"]
@@ -168,8 +168,13 @@ def _is_beside_steps(inputs: VerdictInputs, claim: Slow) -> bool:
     That is a task of its own, not a larger share of the same work.
     """
     excess, (_, cause, _) = inputs.excess, inputs.extent(claim)
-    computing = [phase in COMPUTING_PHASES for phase in excess.phases]
-    return cause == Phase.OTHER and bool((np.nan_to_num(excess.spent[:, :, computing]) > 0).any())
+    named = {
+        phase
+        for place, phase in enumerate(excess.phases)
+        if (np.nan_to_num(excess.spent[:, :, place]) > 0).any()
+    }
+    # else `other` holds a part of the steps
+    return cause == Phase.OTHER and {Phase.FORWARD, Phase.BACKWARD} <= named
 
 
 def _why_bound(inputs: VerdictInputs, prices: Prices, claims: list[Slow]) -> str | None:
