@@ -348,7 +348,7 @@ def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Cli, late_s: int
 
 
 @pytest.mark.parametrize("longer", mostly_slow([1.002, 1.2]))
-def test_halves_of_two_runs_accuse_nobody(tmp_path: Path, longer: float) -> None:
+def test_halves_of_two_runs_accuse_nobody(tmp_path: Path, cli: Cli, longer: float) -> None:
     """Ranks 2 and 3 are of a run one day later, whose steps are a little longer."""
 
     def other(rank: int, trace: dict[str, Any]) -> None:
@@ -359,7 +359,9 @@ def test_halves_of_two_runs_accuse_nobody(tmp_path: Path, longer: float) -> None
                 each["ts"] *= longer
                 each["dur"] *= longer
 
-    verdict = read(write(tmp_path / "job", PLAIN, other)).compare().verdict
+    folder = write(tmp_path / "job", PLAIN, other)
+    assert "ingest each job alone if these are two" in cli("check", folder).out
+    verdict = read(folder).compare().verdict
     assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
     assert "ranks 2-3 seem to be of another run" in verdict.sentence
 

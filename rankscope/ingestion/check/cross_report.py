@@ -10,11 +10,12 @@ import polars as pl
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
 from rankscope.errors import ReportError, Unpaired
-from rankscope.ingestion.check.remedies import launcher_of, with_remedy
+from rankscope.ingestion.check.remedies import launcher_of, remedy, with_remedy
 from rankscope.ingestion.check.single_report import Examined
 from rankscope.match.warnings import missing_ranks, named
 from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import CheckWarning, RankRows, ReportRows
+from rankscope.sources.same_job import CLOCK_SLACK_NS
 from rankscope.store.tables import LoadedTables, RunTables
 from rankscope.store.writer import tables
 from rankscope.util.wording import and_more, span
@@ -158,7 +159,7 @@ def _compared(reports: list[Examined]) -> Iterator[Placed]:
         unpaired = isinstance(error, Unpaired)
         message = error.message + "; ingest takes each capture as one iteration" * unpaired
         for rank in unnumbered or owner:
-            hint = None if unpaired else error.hint
+            hint = _parted(distinct) if unpaired else error.hint
             yield _placed(owner[rank], "cannot-be-paired", message, hint)
         return
     for problem in dict.fromkeys((*comparison.scope.shift_warnings, *comparison.warnings)):
@@ -175,6 +176,14 @@ def _compared(reports: list[Examined]) -> Iterator[Placed]:
         if lacking:
             message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
             yield _placed(owner[rank], "iterations-missing", message, fatal=not common)
+
+
+def _parted(reports: list[ReportRows]) -> str | None:
+    """What to do where reports begin at different times, by the clocks of their hosts."""
+    starts = [each.facts.utc_start_ns for each in reports]
+    known = [start for start in starts if start is not None]
+    apart_ns = max(known, default=0) - min(known, default=0)
+    return remedy("clock-wrong") if apart_ns > CLOCK_SLACK_NS else None
 
 
 def _parts(reports: Iterable[Examined]) -> Iterator[RankRows]:
