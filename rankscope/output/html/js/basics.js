@@ -12,6 +12,14 @@ function make(tag, attributes = {}, ...children) {
   node.append(...children.map((child) => (child instanceof Node ? child : String(child))));
   return node;
 }
+/** A table whose cells from the place `first` on are numbers; a row starts with its heading. Cells are texts, or elements. */
+function plainTable(caption, head, rows, first = 1) {
+  const attributes = (scope, k) => ({ scope, class: k >= first ? "number" : null });
+  const cell = (each, k) => (each instanceof Node ? each : make(k ? "td" : "th", attributes(k ? null : "row", k), each));
+  const headings = head.map((text, k) => make("th", attributes("col", k), text));
+  const body = rows.map((row) => make("tr", {}, ...row.map(cell)));
+  return make("table", {}, make("caption", {}, ...caption), make("thead", {}, make("tr", {}, ...headings)), make("tbody", {}, ...body));
+}
 /** The element of the template that a text belongs into. */
 const slot = (name) => document.querySelector(`[data-fill="${name}"]`);
 

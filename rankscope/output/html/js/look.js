@@ -69,3 +69,23 @@ function showTip(event, lines) {
   tip.style.top = `${Math.max(4, top)}px`;
 }
 const hideTip = () => (tip.hidden = true);
+
+/** Show what `lines` says of the point of a chart that the pointer is on. */
+function tell(chart, lines) {
+  chart.removeAllListeners("plotly_hover");
+  chart.on("plotly_hover", ({ points: [point], event }) => showTip(event, lines(point)));
+  chart.removeAllListeners("plotly_unhover");
+  chart.on("plotly_unhover", hideTip);
+}
+
+/** A stacked bar for each row, in the chart `NAME-chart`: `lengths` gives those of a part in all rows (ms), `text` its name. */
+function drawRows(name, rows, parts, { lengths, text, lines }) {
+  const chart = byId(`${name}-chart`);
+  showLegend(name, parts, text);
+  const traces = parts.map((part) => ({
+    type: "bar", orientation: "h", name: text(part), marker: paint(part), hoverinfo: "none", y: rows, x: lengths(part),
+  }));
+  const more = { xaxis: axis("ms"), yaxis: axis("", { autorange: "reversed", ticks: "" }), bargap: 0.3 };
+  Plotly.react(chart, traces, layout(chart, 70 + 52 * rows.length, more), CONFIG);
+  tell(chart, lines);
+}

@@ -298,10 +298,7 @@ function tabulateMap() {
   const rows = span(shown.rowOf[picked.rank], ranks.length);
   const columns = span(picked.iteration, iterations.length);
   const metric = byId("metric").value;
-  const table = make("table", {}, make("caption", {}, `${named(metric)}, ${unitOf(metric)}${excess ? " above the role’s median" : ""}; bold: flagged`));
-  table.append(make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "rank \\ iteration"), ...columns.map((i) => make("th", { scope: "col", class: "number" }, iterations[i])))));
-  const body = make("tbody");
-  for (const row of rows) {
+  const lines = rows.map((row) => {
     const rank = shown.order[row];
     const line = columns.map((i) => {
       const at = rank * iterations.length + i;
@@ -310,8 +307,9 @@ function tabulateMap() {
       const classes = `number${flags.has(at) ? " flagged" : ""}${here ? " picked-cell" : ""}`;
       return make("td", { class: classes }, excess ? signed(value) : ms(value));
     });
-    body.append(make("tr", {}, make("th", { scope: "row" }, ranks[rank]), ...line));
-  }
-  table.append(body);
-  byId("map-table").querySelector(".wide").replaceChildren(table);
+    return [ranks[rank], ...line];
+  });
+  const caption = `${named(metric)}, ${unitOf(metric)}${excess ? " above the role’s median" : ""}; bold: flagged`;
+  const head = ["rank \\ iteration", ...columns.map((i) => iterations[i])];
+  byId("map-table").querySelector(".wide").replaceChildren(plainTable([caption], head, lines));
 }

@@ -2,12 +2,10 @@
 
 const phasesChart = byId("phases-chart");
 const MOST_BARS = 160; // more ranks are drawn as areas, because that many bars take seconds
-const stack = { parts: [], order: [], median: -1 };
+const stack = { parts: [], order: [], median: -1, beside: null };
 
 async function partsOfRanks() {
-  if (byId("phases-of").value === "mean") {
-    return ranks.map((_, rank) => meanParts(rank));
-  }
+  if (byId("phases-of").value === "mean") return ranks.map((_, rank) => meanParts(rank));
   const columns = new Map();
   for (const name of [...PHASES, "exposed_communication", "wait"]) {
     if (known.includes(name)) columns.set(name, await column(name));
@@ -63,13 +61,10 @@ function tracesOf(part, beside) {
 
 function listenToPhases() {
   phasesChart.on("plotly_click", ({ points: [point] }) => pick(point.customdata, picked.iteration));
-  phasesChart.on("plotly_hover", ({ points: [point], event }) => {
-    const rank = point.customdata;
-    const each = stack.parts[rank];
-    const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}${rank === stack.median ? ", median by work" : ""}`;
-    showTip(event, [who, ...[...each].map(([part, value]) => `${named(part)} ${ms(value)} ms`)]);
-  });
-  phasesChart.on("plotly_unhover", hideTip);
+  tell(phasesChart, ({ customdata: rank }) => [
+    `${rankAndHost(rank)}${rank === stack.median ? ", median by work" : ""}`,
+    ...[...stack.parts[rank]].map(([part, value]) => `${named(part)} ${ms(value)} ms`),
+  ]);
   phasesChart.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || event.ctrlKey || event.altKey || event.metaKey) return;

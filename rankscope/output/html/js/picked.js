@@ -12,16 +12,18 @@ async function pick(rank, iteration) {
   for (const listener of listeners) await listener();
 }
 
+/** `Rank 3 (node1)`. */
+const rankAndHost = (rank) => `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}`;
+
 /** A cell in words: who, value, off (difference to the median) and flag. */
 async function describe(rank, iteration, metric) {
   const at = rank * iterations.length + iteration;
   const value = scaled(metric, (await column(metric))[at]);
   const middle = scaled(metric, (await medians(metric))[roleIndex[rank]][iteration]);
-  const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}, iteration ${iterations[iteration]}`;
   const off = value - middle;
   const than = ranks.length === 1 ? "its median" : several ? `its role’s median (${short(roleOf[rank], 30)})` : "the median rank";
   return {
-    who,
+    who: `${rankAndHost(rank)}, iteration ${iterations[iteration]}`,
     value: `${named(metric)} ${Number.isFinite(value) ? `${ms(value)} ${unitOf(metric)}` : "unknown"}`,
     off: Number.isFinite(off) ? `${signed(off)} ${unitOf(metric)} compared with ${than}` : "",
     flag: flags.has(at) ? `flagged${flags.get(at) ? `: ${named(flags.get(at))}` : ""}` : "",
@@ -76,16 +78,13 @@ async function medianRank(iteration, rank) {
 }
 
 function tabulateCell(cell, middle, own) {
-  const head = ["ms", "this cell", "median rank", "difference", "rank’s mean"];
-  const table = make("table", {}, make("caption", {}, "Numbers of the cell"));
-  table.append(make("thead", {}, make("tr", {}, ...head.map((text, k) => make("th", { scope: "col", class: k ? "number" : null }, text)))));
-  const body = make("tbody");
-  for (const name of known) {
-    const numbers = [ms(cell(name)), ms(middle(name)), signed(cell(name) - middle(name)), ms(own(name) ?? NaN)];
-    body.append(make("tr", {}, make("th", { scope: "row", title: meaningOf(name) }, unitOf(name) === "ms" ? named(name) : `${named(name)} (${unitOf(name)})`), ...numbers.map((text) => make("td", { class: "number" }, text))));
-  }
-  table.append(body);
-  byId("cell-table").replaceChildren(table);
+  const heading = (name) => `${named(name)}${unitOf(name) === "ms" ? "" : ` (${unitOf(name)})`}`;
+  const rows = known.map((name) => [
+    make("th", { scope: "row", title: meaningOf(name) }, heading(name)),
+    ms(cell(name)), ms(middle(name)), signed(cell(name) - middle(name)), ms(own(name) ?? NaN),
+  ]);
+  const head = ["ms", "this cell", "median", "difference", "rank’s mean"];
+  byId("cell-table").replaceChildren(plainTable(["Numbers of the cell"], head, rows));
 }
 
 function drawCell(cell, median) {
@@ -94,18 +93,11 @@ function drawCell(cell, median) {
   if (median >= 0 && median !== rank) rows.push([`rank ${ranks[median]} (median)`, parts(cell(median))]);
   rows.push([`rank ${ranks[rank]}, mean`, meanParts(rank)]);
   const present = STACK.filter((part) => rows.some(([, each]) => each.has(part)));
-  const traces = present.map((part) => ({
-    type: "bar", orientation: "h", name: named(part), marker: paint(part), hoverinfo: "none",
-    y: rows.map(([name]) => name), x: rows.map(([, each]) => each.get(part) ?? 0),
-  }));
-  const chart = byId("cell-chart");
-  showLegend("cell", present, named);
-  const more = { xaxis: axis("ms"), yaxis: axis("", { autorange: "reversed", ticks: "" }), bargap: 0.3 };
-  Plotly.react(chart, traces, layout(chart, 70 + 52 * rows.length, more), CONFIG);
-  chart.removeAllListeners("plotly_hover");
-  chart.on("plotly_hover", ({ points: [point], event }) => showTip(event, [`${point.y}`, `${point.data.name} ${ms(point.x)} ms`]));
-  chart.removeAllListeners("plotly_unhover");
-  chart.on("plotly_unhover", hideTip);
+  drawRows("cell", rows.map(([name]) => name), present, {
+    lengths: (part) => rows.map(([, each]) => each.get(part) ?? 0),
+    text: named,
+    lines: ({ data, x, y }) => [y, `${data.name} ${ms(x)} ms`],
+  });
 }
 
 byId("cell-controls").addEventListener("submit", (event) => {

@@ -23,37 +23,24 @@ async function showStates() {
 }
 
 function drawStates(rank, { peer, parts: all }) {
-  const chart = byId("states-chart");
   const rows = [`rank ${ranks[rank]}`, `rank ${peer} (median)`];
-  const present = STATES.filter((state) => all.some(([each]) => each === state));
-  const sum = (state, side) => all.reduce((total, part) => total + (part[0] === state ? part[side] : 0), 0) / 1e6;
-  const traces = present.map((state) => ({
-    type: "bar", orientation: "h", name: stateName(state), marker: paint(`state-${state}`), hoverinfo: "none",
-    y: rows, x: [sum(state, 2), sum(state, 3)], customdata: [2, 3],
-  }));
-  showLegend("states", present.map((state) => `state-${state}`), (part) => stateName(part.slice("state-".length)));
-  const more = { xaxis: axis("ms"), yaxis: axis("", { autorange: "reversed", ticks: "" }), bargap: 0.3 };
-  Plotly.react(chart, traces, layout(chart, 70 + 52 * rows.length, more), CONFIG);
-  chart.removeAllListeners("plotly_hover");
-  chart.on("plotly_hover", ({ points: [point], event }) => {
-    const mine = all.filter(([state, , ...times]) => stateName(state) === point.data.name && times[point.customdata - 2] > 0);
-    const lines = mine.map((part) => `${part[1] || "other"} ${ms(part[point.customdata] / 1e6)} ms`);
-    showTip(event, [`${point.y}: ${point.data.name} ${ms(point.x)} ms`, ...lines]);
+  const of = (part) => all.filter(([state]) => `state-${state}` === part);
+  const present = STATES.map((state) => `state-${state}`).filter((part) => of(part).length);
+  drawRows("states", rows, present, {
+    lengths: (part) => rows.map((_, row) => of(part).reduce((sum, [, , ...times]) => sum + times[row], 0) / 1e6),
+    text: (part) => stateName(part.slice("state-".length)),
+    lines: ({ data, pointNumber: row, x, y }) => [
+      `${y}: ${data.name} ${ms(x)} ms`,
+      ...all.filter(([state, , ...times]) => stateName(state) === data.name && times[row] > 0)
+        .map(([, name, ...times]) => `${name || "other"} ${ms(times[row] / 1e6)} ms`),
+    ],
   });
-  chart.removeAllListeners("plotly_unhover");
-  chart.on("plotly_unhover", hideTip);
 }
 
 function tabulateStates(rank, { peer, parts: all }) {
+  const caption = ["What the training thread did", make("small", {}, "outside of communication")];
   const head = ["state", "in", `rank ${ranks[rank]} (ms)`, `rank ${peer} (ms)`, "difference"];
-  const table = make("table", {}, make("caption", {}, "What the training thread did", make("small", {}, "outside of communication")));
-  table.append(make("thead", {}, make("tr", {}, ...head.map((text, k) => make("th", { scope: "col", class: k > 1 ? "number" : null }, text)))));
-  const sorted = [...all].sort((a, b) => b[2] - b[3] - (a[2] - a[3]));
-  const body = make("tbody");
-  for (const [state, name, own, other] of sorted) {
-    const numbers = [ms(own / 1e6), ms(other / 1e6), signed((own - other) / 1e6)];
-    body.append(make("tr", {}, make("th", { scope: "row" }, stateName(state)), make("td", {}, name || UNKNOWN), ...numbers.map((text) => make("td", { class: "number" }, text))));
-  }
-  table.append(body);
-  byId("states-table").replaceChildren(table);
+  const rows = [...all].sort((a, b) => b[2] - b[3] - (a[2] - a[3])).map(([state, name, own, other]) =>
+    [stateName(state), name || UNKNOWN, ms(own / 1e6), ms(other / 1e6), signed((own - other) / 1e6)]);
+  byId("states-table").replaceChildren(plainTable(caption, head, rows, 2));
 }

@@ -47,18 +47,11 @@ function drawTimeline() {
     margin: { l: 48, r: 12, t: late.length ? 26 : 8, b: 44 },
   };
   Plotly.react(timelineChart, traces, layout(timelineChart, 90 + 26 * (place.at(-1) + 1), more), CONFIG);
-  timelineChart.removeAllListeners("plotly_hover");
-  timelineChart.on("plotly_hover", ({ points: [point], event }) => {
-    const k = point.customdata;
-    const each = lanes[lane[k]];
-    showTip(event, [
-      `Rank ${each.rank}, ${each.name}`,
-      `${named(part[k])} ${ms((end[k] - start[k]) / 1e6)} ms, from ${ms(start[k] / 1e6)} to ${ms(end[k] / 1e6)}`,
-      text[k] ?? "",
-    ]);
-  });
-  timelineChart.removeAllListeners("plotly_unhover");
-  timelineChart.on("plotly_unhover", hideTip);
+  tell(timelineChart, ({ customdata: k }) => [
+    `Rank ${lanes[lane[k]].rank}, ${lanes[lane[k]].name}`,
+    `${named(part[k])} ${ms((end[k] - start[k]) / 1e6)} ms, from ${ms(start[k] / 1e6)} to ${ms(end[k] / 1e6)}`,
+    text[k],
+  ]);
   timelineChart.ondblclick = () => Plotly.relayout(timelineChart, { "xaxis.range": whole() });
   timelineChart.onkeydown = (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
