@@ -208,8 +208,11 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             pattern = replace(pattern, iterations=tuple(numbers[amount > 0].tolist()))
         facts.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
         events = amount[np.isin(numbers, pattern.iterations) & (amount > 0)]
+        if pattern.has_one_reason:  # it has one size
+            events = np.full(len(events), np.median(events))
+        else:
+            single += len(events)
         amounts = np.append(amounts, events)
-        single += 0 if pattern.has_one_reason else len(events)
         share[facts[-1].cells(excess)] = 0.0
         named[members] = True
         rare = count == 1 or single <= max(RARE * len(numbers), 1)

@@ -226,6 +226,15 @@ def test_spells_of_several_ranks_are_facts() -> None:
     assert sorted(ranks_of(story(late))) == [(1,), (4,), (6,)]
 
 
+def test_the_weakest_iteration_of_a_spell_decides_nothing() -> None:
+    """It hardly exceeds the noise, which is 5 * 3.2 ms; the others do by far."""
+    late = noise(2, 11, 2.0)
+    late[1, 1:10] += 40.0
+    late[1, 5] = late[0, 5] + 16.2
+    (found,) = story(late).slow
+    assert (found.ranks, found.chance) == ((1,), None)
+
+
 def test_events_of_several_ranks_in_few_iterations_are_no_spells() -> None:
     """Each pauses in one or two iterations, as where kernels are tuned."""
     late = noise(4, 5)
