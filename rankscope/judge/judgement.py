@@ -18,6 +18,7 @@ from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow, others_wait_for_data
 from rankscope.model.kinds import Phase
 from rankscope.util.robust import Floats
+from rankscope.util.wording import percent
 
 Component = Literal["ranks", "role", "transfer"]
 """A part of the imbalance."""
@@ -66,6 +67,10 @@ class Judgement:
     def at_most(self) -> str:
         """`at most ` before gains that are upper bounds."""
         return "" if self.why_bound is None else "at most "
+
+    def part(self, gain_ns: int) -> str:
+        """`at most 20 %`: a gain as a share of the time."""
+        return f"{self.at_most}{percent(gain_ns / self.inputs.total_ns)}"
 
 
 def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:

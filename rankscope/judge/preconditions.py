@@ -7,7 +7,7 @@ from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
 from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
-from rankscope.model.results import Verdict
+from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text
 
@@ -15,9 +15,10 @@ LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
 
 
-def inconclusive(reason: str, settle: str) -> Verdict:
-    """No verdict: why, and what would settle it."""
-    return Verdict(kind=VerdictKind.INCONCLUSIVE, sentence=f"Inconclusive: {reason}.", next=settle)
+def inconclusive(reason: str, settle: str, leading: Leading | None = None) -> Verdict:
+    """No verdict: why, what would settle it, and who leads."""
+    sentence = f"Inconclusive: {reason}."
+    return Verdict(kind=VerdictKind.INCONCLUSIVE, sentence=sentence, next=settle, leading=leading)
 
 
 def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:

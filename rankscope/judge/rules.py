@@ -261,14 +261,14 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
     inputs, fast = judged.inputs, _fast(judged)
     if fast is None or 2 * len(fast.ranks) <= len(fast.others):
         return None
-    verdict = inconclusive(
+    return inconclusive(
         f"{fast.difference} in {counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
         f"fast. If all were as fast, the run would save {judged.at_most}{ms(fast.gain_ns)}, "
         f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
+        _leading(judged, fast.others, fast.gain_ns, inputs.story.fast),
     )
-    return replace(verdict, leading=_leading(judged, fast.others, fast.gain_ns, inputs.story.fast))
 
 
 def rotating(judged: Judgement) -> Verdict | None:
@@ -324,7 +324,7 @@ def undecided(judged: Judgement) -> Verdict | None:
         lead, ranks = None, (holders(judged)[0],)
         gain = _saved(judged, ranks)
     costs = (
-        f"imbalance costs {judged.at_most}{percent(judged.cost_ns / total)} of the time over "
+        f"imbalance costs {judged.part(judged.cost_ns)} of the time over "
         f"{counted(len(inputs.numbers), 'iteration')}"
     )
     if gain < least:
@@ -347,8 +347,9 @@ def undecided(judged: Judgement) -> Verdict | None:
         f"{'it' if one else 'them'} would save {judged.at_most}{ms(gain)}, {percent(gain / total)} "
         f"of the time, but chance alone {explains}",
         settle,
+        _leading(judged, ranks, gain, lead),
     )
-    return replace(verdict, leading=_leading(judged, ranks, gain, lead), settles=settles or None)
+    return replace(verdict, settles=settles or None)
 
 
 def network(judged: Judgement) -> Verdict | None:
@@ -398,12 +399,12 @@ def _bandwidth(inputs: VerdictInputs) -> str:
 
 def balanced(judged: Judgement) -> Verdict:
     """No other rule has found anything."""
-    inputs, cost = judged.inputs, judged.cost_ns / judged.inputs.total_ns
-    slow = cost < LEAST_GAIN or judged.costless
+    inputs = judged.inputs
+    slow = judged.cost_ns < LEAST_GAIN * inputs.total_ns or judged.costless
     details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
     if (fast := _fast(judged)) is not None:
-        saved = f"{judged.at_most}{percent(fast.gain_ns / inputs.total_ns)}"
-        details += f"; {fast.difference}, and if all needed as little the run would save {saved}"
+        details += f"; {fast.difference}, and if all needed as little the run would save "
+        details += judged.part(fast.gain_ns)
     is_held_up = (inputs.exposed_transfer_ns or 0) >= MUCH * inputs.total_ns
     return Verdict(
         kind=VerdictKind.BALANCED,
@@ -413,7 +414,7 @@ def balanced(judged: Judgement) -> Verdict:
         sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
         f"{counted(len(inputs.excess.ranks), 'rank')}, "
         f"{'' if slow else 'no rank is slow beyond chance; '}all imbalance together costs "
-        f"{judged.at_most}{percent(cost)} of the time{details}",
+        f"{judged.part(judged.cost_ns)} of the time{details}",
     )
 
 
@@ -423,14 +424,14 @@ def _may_be_by_design(judged: Judgement, leading: Leading, *, is_stage: bool = F
     why = f"{'it' if one else 'each'} is the only one of its role"
     if is_stage:
         why = "they are all the ranks of one communicator of a pipeline"
-    verdict = inconclusive(
+    return inconclusive(
         f"{lowered(who(leading.ranks, inputs.hosts, ()))} {'needs' if one else 'need'} more "
-        f"{inputs.excess.metric} than the others, {judged.at_most}{percent(leading.gain)} of the "
+        f"{inputs.excess.metric} than the others, {judged.part(leading.gain_ns)} of the "
         f"time, but {why}: {'it' if one else 'they'} may be slow, or have more to do by design",
         "say with --roles which ranks do the same work, compare the layers of the stages, or "
         "profile several replicas of the job",
+        leading,
     )
-    return replace(verdict, leading=leading)
 
 
 def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow | None) -> Leading:

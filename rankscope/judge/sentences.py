@@ -71,7 +71,7 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
 
 def _also(judged: Judgement, other: Straggler, last: tuple[int, ...]) -> Also:
     """Another straggler, with its sentence, which leaves out ranks that were the last named."""
-    inputs, claim, total = judged.inputs, other.claim, judged.inputs.total_ns
+    inputs, claim = judged.inputs, other.claim
     excess, cause, _ = inputs.extent(claim)
     also = Also(
         kind=VerdictKind.STRUCTURAL if other.is_by_design else claim.pattern.kind,
@@ -90,8 +90,8 @@ def _also(judged: Judgement, other: Straggler, last: tuple[int, ...]) -> Also:
     phase = "" if cause is None else f", mostly in {cause}"
     return replace(
         also,
-        sentence=f"Also {name}{then}: {ms(also.excess_ns)} {more}{phase}, {judged.at_most}"
-        f"{percent(other.gain_ns / total)} of the time.",
+        sentence=f"Also {name}{then}: {ms(also.excess_ns)} {more}{phase}, "
+        f"{judged.part(other.gain_ns)} of the time.",
     )
 
 
@@ -100,7 +100,7 @@ def _costs(judged: Judgement) -> Iterator[str]:
     total = judged.inputs.total_ns
     if judged.main is None:
         return
-    yield f"all imbalance together costs {judged.at_most}{percent(judged.cost_ns / total)}"
+    yield f"all imbalance together costs {judged.part(judged.cost_ns)}"
     if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * total):
         remaining = percent(judged.left_ns / total)
         still = "may still cost up to" if judged.at_most else "still costs"  # bounds overlap
