@@ -11,11 +11,7 @@ from rankscope.model.intervals import Flags, Times
 
 
 def framed(columns: Iterable[pl.Series] | Mapping[str, Any]) -> pl.DataFrame:
-    """A frame of columns of one length, in a third of the time that `pl.DataFrame` takes.
-
-    Args:
-        columns: series, or name → series or array.
-    """
+    """A frame of series (or name → series or array), in a third of the time of `pl.DataFrame`."""
     if isinstance(columns, Mapping):
         columns = map(pl.Series, columns, columns.values())
     first, *others = columns

@@ -8,7 +8,6 @@ import polars as pl
 from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import filled, framed, taken
 from rankscope.model.reports import Process
-from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns
 
 PROCESS_BITS = 24
@@ -45,9 +44,6 @@ SPARSE = 4
 """Ids up to this multiple of their count are looked up by index instead of by a join."""
 
 
-POOL = pl.Schema({"id": pl.Int64, "value": pl.String})
-
-
 class Strings:
     """The string pool of an export: it is looked up by id, never searched."""
 
@@ -74,7 +70,7 @@ class Strings:
     def read(cls, file: Columns) -> Strings:
         """The pool of an export, which may lack it."""
         if not file.has("StringIds", "id", "value"):
-            return cls(empty(POOL))
+            return cls(pl.DataFrame(schema={"id": pl.Int64, "value": pl.String}))
         return cls(
             file.read("StringIds", ["id"], ["value"]).drop_nulls().unique("id", keep="first")
         )

@@ -243,8 +243,6 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
     Returns:
         SYNC_CALLS and CAPTURES among them, and whether each launches a kernel.
     """
-    if calls.is_empty():
-        return empty(SYNC_CALLS), empty(CAPTURES), np.empty(0, np.bool_)
     place, first = places(codes(calls[["nameId"]]))
     named = framed({"name": pool.of(taken(calls["nameId"], first))})
     by_name = named.select(
@@ -253,17 +251,11 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
     capturing, launching, least = (each.to_numpy()[place] for each in by_name)
     owner, start = calls["globalTid"].to_numpy(), calls["start"].to_numpy()
     end = filled(calls["end"], calls["start"] - 1)
-    times = {"thread": owner, "start": start, "end": end}
-    owned = framed({"process": owner >> PROCESS_BITS, **times})
-    captured = np.flatnonzero(capturing)
-    return (
-        taken(owned, np.flatnonzero(end - start >= least)),
-        with_series(
-            taken(owned[["process", "start"]], captured),
-            pl.Series("captures", capturing[captured]),
-        ),
-        launching,
-    )
+    process = owner >> PROCESS_BITS
+    owned = framed({"process": process, "thread": owner, "start": start, "end": end})
+    captured = with_series(owned[["process", "start"]], pl.Series("captures", capturing))
+    waited, kept = np.flatnonzero(end - start >= least), np.flatnonzero(capturing)
+    return taken(owned, waited), taken(captured, kept), launching
 
 
 def _launching(calls: pl.DataFrame, flags: Flags) -> Iterator[tuple[int, NDArray[Any]]]:
