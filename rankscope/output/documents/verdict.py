@@ -102,10 +102,8 @@ class Verdict(Struct, kw_only=True):
     gain_is_bound: Annotated[
         bool,
         says(
-            "`true` where the gains are at most these: the run cannot be replayed, as with missing "
-            "ranks; not every rank names two phases of its work or more; each capture is one "
-            "iteration; the devices wait for launches anyway; a rank always waits for its loader, "
-            "while the others' loaders may work ahead; or waiting for the network is all there is"
+            "`true` where the gains are at most these (METHOD.md#what-if says when), or where "
+            "waiting for the network is all there is"
         ),
     ]
     gain_all_ns: Annotated[

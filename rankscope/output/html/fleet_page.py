@@ -34,7 +34,6 @@ LONGEST = 2000
 MOST_NAMED = 6
 """Most pieces of hardware that are listed beside a run."""
 
-
 LEVELS = 3
 """Number of colours of costs."""
 
@@ -49,7 +48,6 @@ ABOVE, BELOW, BESIDE, GAP = 8, 44, 130, 8
 
 DATE = 84
 """Least distance of two dates, in pixels."""
-
 
 MOST_ROWS, LEAST_ROWS = 30, 8
 """Most rows of a map, and least: hardware that was never named fills it up to these."""
@@ -340,7 +338,7 @@ def fleet_map(fleet: Fleet) -> FleetMap:
         guilty=guilty,
         cost_ns=cost,
         blind=(~runs["run"].is_in(fleet.rows["run"].unique().implode())).to_numpy(),
-        more_rows=named.height - count if named.height > count else 0,
+        more_rows=max(named.height - count, 0),
         more_runs=fleet.runs.height - runs.height,
     )
 

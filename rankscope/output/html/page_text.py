@@ -80,8 +80,10 @@ def _share(amount: int | None, share: float | None) -> str:
     return f"{percent(share)} of the time{whole}"
 
 
-def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
-    """Facts about the quality of the data; notes are empty.
+def quality(
+    comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int
+) -> list[tuple[str, str]]:
+    """Facts about the quality of the data: term and value.
 
     Args:
         unit_ns: the resolution of the cells of the map.
@@ -113,7 +115,7 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
         "Flagged": cells,
         "Resolution of the cells": precision(unit_ns),
     }
-    return [(term, value, "") for term, value in values.items()]
+    return [*values.items()]
 
 
 def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple[str, str]]:
