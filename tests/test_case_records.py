@@ -159,21 +159,33 @@ def test_a_kernel_without_a_launch_is_never_dropped(tmp_path: Path) -> None:
     assert spent[1] > spent[0]
 
 
+def in_units(us: int, to: Callable[[float], int]) -> Edit:
+    """An edit that makes all times multiples of a unit."""
+
+    def edit(_rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            each |= {name: to(each[name] / us) * us for name in ("ts", "dur")}
+
+    return edit
+
+
 @pytest.mark.parametrize(
-    ("unit_us", "to"), mostly_slow([(10, math.floor), (100, round), (10_000, round)])
+    ("unit_us", "to"), mostly_slow([(100, math.floor), (100, round), (10_000, round)])
 )
 def test_times_that_are_rounded_coarsely_are_unknown(
     tmp_path: Path, unit_us: int, to: Callable[[float], int]
 ) -> None:
-    """Nothing tells which of two kernels came first."""
-
-    def coarse(_rank: int, trace: dict[str, Any]) -> None:
-        for each in trace["traceEvents"]:
-            each |= {name: to(each[name] / unit_us) * unit_us for name in ("ts", "dur")}
-
-    run = read(write(tmp_path / "job", PLAIN, coarse))
+    """Calls of one thread begin at once, or kernels have no length."""
+    run = read(write(tmp_path / "job", PLAIN, in_units(unit_us, to)))
     assert run.compare().verdict.kind == "inconclusive"
     assert "records-missing" in codes(run)
+
+
+def test_times_that_a_program_made_up_are_known(tmp_path: Path) -> None:
+    """They are multiples of 10 µs, but nothing in them contradicts."""
+    run = read(write(tmp_path / "job", PLAIN, in_units(10, math.floor)))
+    assert (run.compare().verdict.kind, run.compare().verdict.ranks) == ("persistent", (2,))
+    assert "records-missing" not in codes(run)
 
 
 @pytest.mark.parametrize("job", mostly_slow([replace(PLAIN, between=GRADIENTS), PLAIN]))

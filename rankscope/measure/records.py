@@ -120,18 +120,24 @@ def overlaps(work: pl.DataFrame) -> Times:
 def coarse(work: pl.DataFrame) -> Flags:
     """Whether each is a kernel with a time that is too coarse to tell what waits for what.
 
+    That all times are multiples of a long unit does not suffice: a program may have made them. A
+    kernel without a length, or two calls that a thread begins at once, are of rounded times.
+
     Args:
         work: DEVICE_WORK in the order of the starts.
     """
     kernels: Flags = (work["kind"] == "kernel").to_numpy()
+    nothing = np.zeros_like(kernels)
     if kernels.sum() < FEWEST_TIMES:
-        return np.zeros_like(kernels)
+        return nothing
     times = np.concatenate((work["start"], work["end"])) - work["start"].item(0)
     few = times[:: len(times) // FEWEST_TIMES]  # of fine times, a few tell that they are
-    unit = np.gcd.reduce(few)
-    if unit == 0 or unit >= COARSE_NS:
-        unit = np.gcd.reduce(times)
-    return kernels if unit == 0 or unit >= COARSE_NS else np.zeros_like(kernels)
+    if any(0 < np.gcd.reduce(each) < COARSE_NS for each in (few, times)):
+        return nothing
+    own = rows_of(work, kernels)
+    calls = own.filter(~pl.col("graph"), pl.col("launch").is_not_null())
+    at_once = calls.select("launch_thread", "launch").is_duplicated()
+    return kernels if at_once.any() or (own["start"] == own["end"]).any() else nothing
 
 
 def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
