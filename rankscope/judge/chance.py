@@ -87,7 +87,8 @@ def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:
     successive values, times their place from the top, are then independent and exponential (Rényi).
     So the gap below the n largest compares with the sum of the m others over the noise (Hill's
     estimator) whatever the index is: (sum / (gap + sum)) ** m. As if `FEW` further values lay at
-    the noise, because one or two tell nothing of the index.
+    the noise, because one or two tell nothing of the index. Where none exceeds the noise, the index
+    is that of a normal distribution at `NOISE` deviations, which is NOISE ** 2.
 
     Args:
         amounts: the values in question.
@@ -98,7 +99,7 @@ def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:
     largest = float(tail.max(initial=noise))
     if not len(amounts) or amounts.min() <= largest:
         return 1.0
-    if not len(tail):  # no thinner than the tail of a normal distribution
+    if not len(tail):
         return float((noise / amounts.min()) ** (len(amounts) * NOISE**2))
     tail_sum = float(np.log(tail / (noise or tail.min())).sum())
     gap = len(amounts) * float(np.log(amounts.min() / largest))
