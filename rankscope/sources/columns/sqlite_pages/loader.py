@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,6 +17,8 @@ from rankscope.util.atomic_io import cache_home, write_whole
 from rankscope.util.private import NotPrivate, private_folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rankscope.sources.columns.sqlite_pages.layout import Decode
 
 WORTH_BYTES = 32 * 2**20
@@ -94,10 +98,15 @@ def _made_or_kept() -> Decode:
     folder = cache_home() / "compiled"
     try:  # what lies there is run
         file = private_folder(folder, cache_home()) / f"{machine_code.key()}.o"
-        code = _without_digest(file.read_bytes()) if file.exists() else None
+        code = _kept(file)
         if code is None:
-            code = machine_code.make()
-            write_whole(file, _digest(code) + code)
+            with file.with_suffix(".lock").open("w") as lock:  # one process compiles for all
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                code = _kept(file)
+                if code is None:
+                    code = machine_code.make()
+                    write_whole(file, _digest(code) + code)
     except NotPrivate as error:
         raise _NotUsed(f"its cache is not safe: {error}") from error
     except (OSError, UsageError) as error:
@@ -111,9 +120,11 @@ def _digest(code: bytes) -> bytes:
     return hashlib.sha256(code).digest()
 
 
-def _without_digest(content: bytes) -> bytes | None:
-    """The machine code of a file, which begins with its digest; None if it is damaged."""
-    size = hashlib.sha256().digest_size
+def _kept(file: Path) -> bytes | None:
+    """The machine code of a file, which begins with its digest; None if it is damaged or absent."""
+    if not file.exists():
+        return None
+    content, size = file.read_bytes(), hashlib.sha256().digest_size
     digest, code = content[:size], content[size:]
     return code if digest == _digest(code) else None
 

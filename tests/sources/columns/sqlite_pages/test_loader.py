@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
 
@@ -145,6 +146,24 @@ def test_a_damaged_file_of_machine_code_is_made_anew(
         kept().write_bytes(content)
         assert loader.compiled() is not None
         assert kept().read_bytes() == good
+
+
+def test_one_process_compiles_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert loader.compiled() is not None
+    code = kept().read_bytes()[32:]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made: list[int] = []
+
+    def make() -> bytes:
+        made.append(1)
+        time.sleep(0.2)
+        return code
+
+    monkeypatch.setattr(machine_code, "make", make)
+    with ThreadPoolExecutor(4) as threads:  # each has the lock's file open by itself
+        waiting = [threads.submit(loader._made_or_kept) for _ in range(4)]
+        assert all(each.result() for each in waiting)
+    assert len(made) == 1
 
 
 def test_the_key_depends_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
