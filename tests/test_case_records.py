@@ -281,6 +281,20 @@ def test_a_devices_clock_that_is_off_is_set(
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
 
 
+def test_the_start_of_an_operator_tells_nothing_of_a_clock(tmp_path: Path) -> None:
+    """A trace without calls: an operator may launch its kernel late (by a queue of tasks)."""
+
+    def no_calls(_rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            if each["name"] == "cudaLaunchKernel":
+                each |= {"cat": "cpu_op", "name": "acme::run"}
+            if "correlation" in each["args"]:
+                each["args"]["External id"] = each["args"].pop("correlation")
+            each["ts"] += 3_000 * (each["cat"] == "kernel")
+
+    assert "device-clock-wrong" not in codes(read(write(tmp_path / "job", PLAIN, no_calls)))
+
+
 @pytest.mark.parametrize("fast", mostly_slow([0.01, -0.05, 0.1]))
 def test_a_devices_clock_that_runs_fast_or_slow_is_scaled(tmp_path: Path, fast: float) -> None:
     def off(rank: int, trace: dict[str, Any]) -> None:

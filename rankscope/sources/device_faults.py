@@ -99,19 +99,6 @@ def possible() -> pl.Expr:
     return ~early.fill_null(False)
 
 
-def on_host_time(work: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, DeviceClock]]:
-    """DEVICE_WORK whose kernels start after their launches, as `moved_by` leaves it.
-
-    Args:
-        work: DEVICE_WORK and more columns, in the order of the starts.
-
-    Returns:
-        The work, and process → the clock from which it was moved.
-    """
-    clocks = wrong_clocks(work)
-    return moved_by(work, clocks), clocks
-
-
 def wrong_clocks(work: pl.DataFrame) -> dict[int, DeviceClock]:
     """Process → its device's clock, if that is wrong.
 
@@ -121,7 +108,7 @@ def wrong_clocks(work: pl.DataFrame) -> dict[int, DeviceClock]:
     Args:
         work: DEVICE_WORK in the order of the starts.
     """
-    work = work.select("process", "device", "kind", "launch", "start", "end")
+    work = work.select("process", "device", "kind", "graph", "launch", "start", "end")
     idle = idle_starts(work)
     if clocks := fast_clocks(idle):
         work = _at_host_speed(work, clocks)
@@ -136,13 +123,14 @@ def idle_starts(work: pl.DataFrame) -> pl.DataFrame:
     """process, kind, launch and delay (ns from launch to start) of what found its device idle.
 
     The device had done nothing for EARLY_NS or longer. What precedes the first operation is
-    unknown.
+    unknown. Graphs are left out: to launch a large one takes milliseconds.
 
     Args:
         work: DEVICE_WORK in the order of the starts.
     """
     before = pl.col("end").cum_max().shift(1).over("process", "device")
-    idle = work.filter(pl.col("start") - before >= EARLY_NS).drop_nulls("launch")
+    alone = pl.col("graph").ne_missing(True)
+    idle = work.filter(alone, pl.col("start") - before >= EARLY_NS).drop_nulls("launch")
     return idle.select("process", "kind", "launch", delay=pl.col("start") - pl.col("launch"))
 
 

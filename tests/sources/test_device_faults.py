@@ -29,9 +29,15 @@ def test_a_slope_among_neighbours_is_no_clock() -> None:
     assert not fast_clocks(idle)
 
 
-@pytest.mark.parametrize(("soonest_us", "late"), [(10, False), (3_010, True)])
-def test_delays_in_a_queue_are_no_late_clock(soonest_us: int, *, late: bool) -> None:
-    """A device that is behind starts kernels late; what finds it idle tells its clock."""
+@pytest.mark.parametrize(
+    ("soonest_us", "graph", "late"),
+    [(10, False, False), (3_010, False, True), (3_010, True, False)],
+)
+def test_delays_in_a_queue_are_no_late_clock(soonest_us: int, *, graph: bool, late: bool) -> None:
+    """A device that is behind starts kernels late; what finds it idle tells its clock.
+
+    The kernels of a graph start when the call that launches all of them is nearly done.
+    """
     rows = []
     for step in range(1, 8):
         begin = STEP * step
@@ -39,10 +45,14 @@ def test_delays_in_a_queue_are_no_late_clock(soonest_us: int, *, late: bool) -> 
         for nth in range(50):
             rows.append((begin + nth * 10_000, start, start + 150_000))
             start += 151_000
-    work = pl.DataFrame(rows, ["launch", "start", "end"], orient="row").with_columns(
-        process=1, device=0, context=1, stream=7, kind=pl.lit("kernel"), name=pl.lit("gemm")
+    work = (
+        pl.DataFrame(rows, ["launch", "start", "end"], orient="row")
+        .with_columns(
+            process=1, device=0, context=1, stream=7, kind=pl.lit("kernel"), name=pl.lit("gemm")
+        )
+        .with_columns(graph=graph)
     )
-    absent = ("launch_thread", "operation", "communicator", "sequence", "bytes", "grid", "graph")
+    absent = ("launch_thread", "operation", "communicator", "sequence", "bytes", "grid")
     clocks = wrong_clocks(conform(work, DEVICE_WORK, optional=absent))
     assert {process: -clock.early_ns for process, clock in clocks.items()} == (
         {1: soonest_us * 1000} if late else {}

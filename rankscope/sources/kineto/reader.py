@@ -30,7 +30,7 @@ from rankscope.model.reports import (
 )
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary, known, vocabulary
-from rankscope.sources.device_faults import latest, on_host_time, outside_captures
+from rankscope.sources.device_faults import latest, moved_by, outside_captures, wrong_clocks
 from rankscope.sources.environment import first_printable
 from rankscope.sources.kineto.columns import (
     LAUNCH,
@@ -130,7 +130,9 @@ def read(
     work, calls = _communicating(work, words), _nth_calls(launches, owned.within)
     device_work = _device_work(work, calls, ranges, process, owned)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
-    device_work, moved = on_host_time(device_work)
+    # the start of an operator is no launch
+    moved = wrong_clocks(device_work.with_columns(launch=pl.when("called").then("launch")))
+    device_work = moved_by(device_work, moved)
     return Trace(
         facts=replace(
             stated,
@@ -299,7 +301,10 @@ def _device_work(
     process: int,
     owned: Owners,
 ) -> pl.DataFrame:
-    """DEVICE_WORK and correlation, with the launch by a call, else by the operator it ran for."""
+    """DEVICE_WORK and correlation, with the launch by a call, else by the operator it ran for.
+
+    `called` says which it is.
+    """
     within = owned.within
     if owned.process_of:
         owner_process = pl.col("owner").replace_strict(
@@ -311,6 +316,7 @@ def _device_work(
     )
     work = _numbered(work, calls, ["correlation", *within])
     joined = work.join(called, on=["correlation", "nth", *within], how="left")
+    joined = joined.with_columns(called=pl.col("launch").is_not_null())
     if not joined["launch"].has_nulls():
         return _in_order(joined, process)
     ran_for = (

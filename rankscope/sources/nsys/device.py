@@ -17,7 +17,7 @@ from rankscope.model.intervals import in_order
 from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, OPERATION, conform, empty, ordered
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
-from rankscope.sources.device_faults import LATE_NS, moved_by, on_host_time, wrong_clocks
+from rankscope.sources.device_faults import LATE_NS, moved_by, wrong_clocks
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
@@ -100,7 +100,9 @@ def device_work(
         done = _operations(whole, ids, table, names)
         parts.append(with_series(_launched(done, launches), done["correlationId"]))
         recorded += whole.height
-    work_in_order, moved = on_host_time(_in_one(parts))
+    work_in_order = _in_one(parts)
+    moved = wrong_clocks(work_in_order)
+    work_in_order = moved_by(work_in_order, moved)
     launches.record(work_in_order)
     work, unread = with_nccl(file, work_in_order[DEVICE_WORK.names()], nvtx_events)
     return InMemoryWork(
