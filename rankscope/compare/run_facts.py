@@ -88,8 +88,8 @@ def warnings_of(
     if len({*map(ShapingOptions.from_json, tables.reports["options"])}) > 1:
         yield RunWarning(
             "options-differ",
-            "reports were ingested with different --iteration, --phase or --rank-pattern; "
-            "ingest them all with the same ones to compare their phases",
+            "reports were ingested with different --iteration, --phase, --collective or "
+            "--rank-pattern; ingest them all with the same ones",
         )
     if roles.source == "inferred":
         yield warnings.inferred(roles.of)
