@@ -16,7 +16,6 @@ from rankscope.watch.watcher import Announcement
 LONGEST_S = 300.0
 """Longest time of a command, s, before it is ended; no report is read meanwhile."""
 
-
 STDERR = 2
 """Descriptor of the stream for the output of a command."""
 

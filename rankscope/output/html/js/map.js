@@ -1,8 +1,7 @@
 // The map of ranks × iterations. If there are more cells than pixels, each block shows its cell furthest from the median.
 
 const heat = byId("heat");
-const FLAGS_SHOWN = 400; // most circles, so that drawing stays fast
-const CLIPPED_SHOWN = 400; // most triangles, likewise
+const MARKS_SHOWN = 400; // most circles, and most triangles, so that drawing stays fast
 const shown = { order: ranks.map((_, place) => place), rowOf: [], values: null, middle: null, blocks: null, limits: [0, 1] };
 const full = () => ({ x: [-0.5, iterations.length - 0.5], y: [ranks.length - 0.5, -0.5] });
 const view = full();
@@ -24,17 +23,17 @@ function sortRanks() {
   shown.order.forEach((place, row) => (shown.rowOf[place] = row));
 }
 
-function heatHeight() {
-  return Math.min(660, ranks.length * Math.max(14, Math.min(32, 240 / ranks.length)) + 120);
-}
+const heatHeight = () => Math.min(660, ranks.length * Math.max(14, Math.min(32, 240 / ranks.length)) + 120);
+// the cells alone, without axes and colour scale, in pixels
+const cellsWidth = () => heat.clientWidth - 70;
+const cellsHeight = () => heatHeight() - 110;
 
 /** The visible cells, merged into as many blocks of rows × columns as the screen can show. */
 function blocks(excess) {
-  const area = heat.clientWidth - 70;
   const [left, right] = [Math.max(0, Math.ceil(view.x[0])), Math.min(iterations.length - 1, Math.floor(view.x[1]))];
   const [top, bottom] = [Math.max(0, Math.ceil(view.y[1])), Math.min(ranks.length - 1, Math.floor(view.y[0]))];
-  const across = Math.max(1, Math.ceil((right - left + 1) / Math.max(100, area)));
-  const down = Math.max(1, Math.ceil((bottom - top + 1) / (heatHeight() - 110)));
+  const across = Math.max(1, Math.ceil((right - left + 1) / Math.max(100, cellsWidth())));
+  const down = Math.max(1, Math.ceil((bottom - top + 1) / cellsHeight()));
   const x0 = Math.floor(left / across) * across;
   const y0 = Math.floor(top / down) * down;
   const [columns, rows] = [Math.ceil((right + 1 - x0) / across), Math.ceil((bottom + 1 - y0) / down)];
@@ -103,7 +102,7 @@ function triangles(excess) {
   if (!excess) return trace;
   const { z, x0, y0, across, down } = shown.blocks;
   z.forEach((line, row) => line.forEach((value, k) => {
-    if (!(Math.abs(value) > 1 + 1e-9) || trace.x.length >= CLIPPED_SHOWN) return;
+    if (!(Math.abs(value) > 1 + 1e-9) || trace.x.length >= MARKS_SHOWN) return;
     trace.x.push(x0 + k * across);
     trace.y.push(y0 + row * down);
     trace.marker.symbol.push(value > 0 ? "triangle-up" : "triangle-down");
@@ -126,7 +125,7 @@ function ticks([low, high], labels, room, text = String) {
 }
 
 function rankTicks() {
-  const room = (heatHeight() - 110) / 16;
+  const room = cellsHeight() / 16;
   const order = byId("order").value;
   if (order === "host" || order === "role") {
     const names = shown.order.map((place) => (order === "host" ? hosts[place] : roleOf[place]) || UNKNOWN);
@@ -139,11 +138,12 @@ function rankTicks() {
 
 /** So that a circle leaves the colour of its cell visible. */
 function circleSize() {
-  const across = (heat.clientWidth - 70) / Math.max(1, view.x[1] - view.x[0]);
-  const down = (heatHeight() - 110) / Math.max(1, view.y[0] - view.y[1]);
+  const across = cellsWidth() / Math.max(1, view.x[1] - view.x[0]);
+  const down = cellsHeight() / Math.max(1, view.y[0] - view.y[1]);
   return Math.max(2.5, Math.min(6, 0.6 * Math.min(across, down)));
 }
 
+/** Circles on the flagged cells of the view, those with the largest excess first. */
 function circles() {
   const trace = {
     type: "scatter", mode: "markers", hoverinfo: "skip", showlegend: false, x: [], y: [],
@@ -154,8 +154,8 @@ function circles() {
   for (const at of flags.keys()) {
     const [x, y] = [at % width, shown.rowOf[Math.floor(at / width)]];
     if (x < view.x[0] || x > view.x[1] || y > view.y[0] || y < view.y[1]) continue;
-    if (trace.x.push(x) >= FLAGS_SHOWN) break;
     trace.y.push(y);
+    if (trace.x.push(x) >= MARKS_SHOWN) break;
   }
   return trace;
 }
@@ -177,10 +177,13 @@ function drawMap() {
   shown.blocks = blocks(excess);
   const { z, x0, y0, across, down } = shown.blocks;
   const [zmin, zmax] = shown.limits;
-  const marks = triangles(excess);
-  const beyond = marks.x.length > 0;
+  const [marks, flagged] = [triangles(excess), circles()];
   const what = `${named(metric)}${excess ? " above the median" : ""} (${unitOf(metric)})`;
-  const notes = `gray: unknown${beyond ? `; ▲ beyond ${ms(cells.scales[metric][1])}` : ""}`;
+  const notes = [
+    "gray: unknown",
+    marks.x.length ? `▲ beyond ${ms(cells.scales[metric][1])}` : "",
+    flagged.x.length >= MARKS_SHOWN ? `circled: the ${MARKS_SHOWN} largest` : "",
+  ].filter(Boolean).join("; ");
   const bar = {
     orientation: "h", x: 0, xanchor: "left", xpad: 0, ypad: 4, y: 1.01, yanchor: "bottom", thickness: 10, len: 0.6, outlinewidth: 0, nticks: narrow(heat) ? 4 : 8,
     ...(excess ? scaleTicks(metric) : {}),
@@ -190,14 +193,14 @@ function drawMap() {
     type: "heatmap", z, x0, dx: across, y0, dy: down, zmin, zmax, zsmooth: false, hoverinfo: "none",
     colorscale: scale(excess ? "excess" : "value"), colorbar: bar,
   };
-  const room = Math.max(2, (heat.clientWidth - 70) / 46);
+  const room = Math.max(2, cellsWidth() / 46);
   const more = {
     plot_bgcolor: color("unknown"), dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     margin: { l: 56, r: 14, t: 8, b: 48 }, shapes: crosshair(),
     xaxis: axis("iteration", { title: { text: "iteration", font: { size: 12 }, standoff: 26 }, automargin: false, range: view.x, ...ticks(view.x, iterations, room), showgrid: false, zeroline: false, fixedrange: false }),
     yaxis: axis(byId("order").value === "host" ? "host" : "rank", { range: view.y, ...rankTicks(), showgrid: false, zeroline: false, fixedrange: false }),
   };
-  Plotly.react(heat, [map, circles(), marks], layout(heat, heatHeight(), more), CONFIG);
+  Plotly.react(heat, [map, flagged, marks], layout(heat, heatHeight(), more), CONFIG);
 }
 
 async function showMap() {
