@@ -10,6 +10,9 @@ from rankscope.util.numbers import sampled
 SAME = 0.02
 """Amounts of work that differ by less than this share are the same work."""
 
+TELLING = 0.05
+"""Kernels whose amounts vary tell of those with a fixed grid from this share of the time on."""
+
 MORE_WORK = pl.Schema(
     {
         "rank": pl.Int64,
@@ -112,9 +115,9 @@ def _ratios(sums: pl.DataFrame) -> pl.DataFrame:
 def at_usual_speed(usual: pl.Expr, ratio: pl.Expr, took: pl.Expr, *over: str) -> pl.Expr:
     """The time that an activity would take at the usual speed, ns.
 
-    That of a kernel whose amount does not grow with the work is bounded: it takes longer by no more
-    than the share that others grow by, and the device is as fast as in these. See
-    METHOD.md#causes.
+    That of a kernel whose amount does not vary is bounded: it takes longer by no more than the
+    share that the others grow by together, and the device is as fast as in these. They tell
+    something if they take `TELLING` of the time. See METHOD.md#causes.
 
     Args:
         usual: the usual time.
@@ -122,14 +125,15 @@ def at_usual_speed(usual: pl.Expr, ratio: pl.Expr, took: pl.Expr, *over: str) ->
         took: the time that it took.
         over: of which other kernels; all, if none is given.
     """
-    kernel, grows = pl.col("kind") == "kernel", ratio > 1 + SAME
+    kernel, fixed = pl.col("kind") == "kernel", ratio.is_between(1 - SAME, 1 + SAME)
 
-    def of_growing(value: pl.Expr) -> pl.Expr:
-        total = value.filter(kernel & grows).sum()
+    def of(value: pl.Expr, chosen: pl.Expr) -> pl.Expr:
+        total = value.filter(kernel & chosen).sum()
         return total.over(*over) if over else total
 
-    given = usual * ratio
-    growth = of_growing(given) / of_growing(usual)
-    slowness = pl.max_horizontal(of_growing(took) / of_growing(given), 1.0)
-    alike = kernel & ratio.is_between(1 - SAME, 1 + SAME) & growth.is_finite()
-    return pl.when(alike).then((took / slowness).clip(usual, usual * growth)).otherwise(given)
+    given, varies = usual * ratio, ~fixed & (ratio > 0)
+    growth = of(given, varies) / of(usual, varies)
+    slowness = pl.max_horizontal(of(took, varies) / of(given, varies), 1.0)
+    told = (growth > 1) & (of(usual, varies) >= TELLING * of(usual, pl.lit(True)))
+    longer = (took / slowness).clip(usual, usual * growth)
+    return pl.when(kernel & fixed & told).then(longer).otherwise(given)

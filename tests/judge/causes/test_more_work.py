@@ -100,6 +100,26 @@ def test_kernels_whose_grids_are_fixed_follow_those_that_grow() -> None:
     assert last["ratio"] == pytest.approx(1.31), "no more than the others grow"
 
 
+@pytest.mark.parametrize(
+    ("usual_ms", "grown"),
+    [
+        pytest.param(0.5, {"cat": 1_100}, id="small kernels"),
+        pytest.param(20, {"cat": 1_100, "mask": 900}, id="as much more as less"),
+    ],
+)
+def test_kernels_whose_grids_are_fixed_follow_no_others(
+    usual_ms: float, grown: dict[str, int]
+) -> None:
+    """A device at a lower clock is slower in matrices alone."""
+    usual = {"gemm": 100.0, "cat": usual_ms, "mask": usual_ms}
+    rows = [row(rank, name, ms=ms) for rank in range(3) for name, ms in usual.items()]
+    rows.append(row(3, "gemm", ms=110))
+    for name in ("cat", "mask"):
+        size = grown.get(name, 1_000)
+        rows.append(row(3, name, ms=usual_ms * size / 1_000, size=size))
+    assert not of(output(rows), 3)["more"]
+
+
 def test_copied_bytes_count() -> None:
     frame = output(
         [row(rank, "", kind="copy", size=1_310 if rank == 3 else 1_000) for rank in range(4)]
