@@ -396,10 +396,14 @@ def _moments(wide: pl.DataFrame, column: str, slow: Collection[int]) -> tuple[in
     The worst one has the largest spread between ranks; of a single rank, the highest value. Where
     somebody is slow in every iteration, the typical one is like those.
     """
+
+    def unlike(name: str) -> pl.Expr:
+        return (pl.col(name) - pl.col(name).median().over("rank")).abs()
+
     known = wide.drop_nulls(column)
     least = 0 if known["rank"].n_unique() == 1 else pl.col(column).min()
     per = (
-        known.with_columns(off=(pl.col(column) - pl.col(column).median().over("rank")).abs())
+        known.with_columns(off=pl.sum_horizontal(unlike(column), unlike("iteration_ns")))
         .group_by("iteration")
         .agg(spread=pl.col(column).max() - least, off=pl.col("off").sum())
     )

@@ -71,7 +71,11 @@ def warnings_of(
     if blind:
         yield warnings.blind_ranks(blind, tables.ranks.height)
     yield from warnings.communication_warnings(
-        matching.summary, matching.groups, tables.ranks["rank"].to_list()
+        matching.summary,
+        matching.groups,
+        tables.ranks["rank"].to_list(),
+        blind=len(blind),
+        roles_given=roles.source == "given",
     )
     yield from _wrong_clocks(scope, matching.clocks)
     if began is not None:

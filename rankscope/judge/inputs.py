@@ -126,12 +126,16 @@ class VerdictInputs:
     def extent(self, claim: Slow) -> tuple[Floats, str | None, float | None]:
         """The excess of each rank in each iteration of a claim, ns; its main phase, and its share.
 
-        As `Excess.main_phase` gives them.
+        As `Excess.main_phase` gives them. Iterations in which that phase is unknown are left out.
         """
-        cells = claim.cells(self.excess) & ~np.isnan(self.excess.total)
-        total = self.excess.total[cells]
-        sums = np.nansum(self.excess.by_phase[cells], axis=0)
-        return total, *self.excess.main_phase(sums, total.sum())
+        excess = self.excess
+        cells = claim.cells(excess) & ~np.isnan(excess.total)
+        most = int(np.nansum(excess.by_phase[cells], axis=0).argmax())
+        known = cells & ~np.isnan(excess.spent[:, :, most])
+        cells = known if known.any() else cells
+        total = excess.total[cells]
+        sums = np.nansum(excess.by_phase[cells], axis=0)
+        return total, *excess.main_phase(sums, total.sum())
 
     def context(self, claim: Slow) -> CauseContext:
         """The input of the detectors, which find why the ranks of a claim are slow."""

@@ -177,7 +177,12 @@ def _alike(excess: Excess, noise: float, rows: Index) -> tuple[Index, Pattern, f
     kept = np.zeros(1, dtype=np.bool_)
     while not kept.all():
         pattern = pattern_of(share[rows].mean(axis=0), NOISE * noise, numbers)
-        if not (pattern.always or pattern.has_one_reason):
+        main = int(np.nansum(excess.by_phase[rows], axis=(0, 1)).argmax())
+        known = np.isfinite(excess.spent[rows, :, main]).max(axis=0)
+        # nobody has seen them quick
+        since = pattern.since
+        unseen = since is not None and not known[: np.searchsorted(numbers, since)].any()
+        if unseen or not (pattern.always or pattern.has_one_reason):
             pattern = Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         in_pattern = np.isin(numbers, pattern.iterations)
         medians = np.median(share[np.ix_(rows, in_pattern)], axis=1)

@@ -234,7 +234,8 @@ def parse_range(text: str) -> slice:
     except ValueError as error:
         raise UsageError(
             f"--iter-range {text[:LONGEST]!r} is not A:B",
-            hint="like a Python slice of iteration numbers: 10:50, 10:, :50, -20:",
+            hint="like a Python slice of iteration numbers: 10:50, 10:, :50, -20:; "
+            "12:13 is iteration 12 alone",
         ) from error
     return slice(begin, end)
 

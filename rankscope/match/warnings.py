@@ -64,7 +64,12 @@ def inferred(role_of: dict[int, str]) -> RunWarning:
 
 
 def communication_warnings(
-    summary: MatchSummary, groups: pl.DataFrame, ranks: list[int]
+    summary: MatchSummary,
+    groups: pl.DataFrame,
+    ranks: list[int],
+    *,
+    blind: int = 0,
+    roles_given: bool = False,
 ) -> Iterator[RunWarning]:
     """The warnings about waits and clocks.
 
@@ -72,6 +77,8 @@ def communication_warnings(
         summary: the matched and unmatched calls, and the clocks.
         groups: the communicators, with the columns of `waits.GROUPS`.
         ranks: all ranks with a report.
+        blind: how many of them hold no collectives, which has a warning of its own.
+        roles_given: whether `--roles` tells who sends to whom.
     """
     reasons = summary.unmatched.group_by("reason").agg(
         pl.col("count").sum(), pl.col("rank").unique().sort()
@@ -84,11 +91,16 @@ def communication_warnings(
             f"{reason}",
             tuple(affected),
         )
-    if not summary.calls and len(ranks) > 1:
+    peers = (
+        "nor did the sends and receives of the neighbours that --roles names"
+        if roles_given
+        else "sends and receives need --roles to tell who the peers are"
+    )
+    if not summary.calls and 1 < len(ranks) > blind:
         yield RunWarning(
             "waits-unknown",
-            "no collective found its counterparts on the other ranks (sends and receives need "
-            "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
+            f"no collective found its counterparts on the other ranks ({peers}): waits, last "
+            "arrivals and costs are unknown",
         )
     untied = [rank for rank in ranks if rank not in summary.clocks.fits]
     if untied and len(ranks) > 1:

@@ -172,6 +172,19 @@ def test_windows_of_the_worst_and_the_typical_iteration() -> None:
         assert each.typical.iteration == 2
 
 
+def test_the_typical_iteration_lasts_as_long_as_usual() -> None:
+    """At its end, a run may wait for a rank that does no work in between."""
+    wide = pl.DataFrame(
+        [(rank, i, 5 + (i == 0), 900 if (rank, i) == (1, 2) else 100) for rank in range(3)
+         for i in range(3)],
+        schema=["rank", "iteration", "work_ns", "iteration_ns"], orient="row",
+    )  # fmt: skip
+    views = filled(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
+    files = {rank: ReportFiles((Path("r"),), (0,)) for rank in range(3)}
+    found = picked_from(wide, views, files, dict.fromkeys(range(3), 0), [((2,), (1,))])
+    assert found.looks[-1].iteration == 0
+
+
 def test_a_window_holds_what_was_measured() -> None:
     """On the clock of the device, it may begin within the range of the iteration before."""
     rows = [(rank, i, 5, 100 + 70 * (i == 1)) for rank in range(3) for i in range(3)]

@@ -48,6 +48,15 @@ def test_a_slow_rank_that_nobody_waits_for_is_listed_and_not_accused() -> None:
     ]
 
 
+def test_an_excess_is_of_iterations_in_which_its_phase_is_known() -> None:
+    """As loading, in the first iteration of a report."""
+    rows = [(rank, i, 20.0 * (rank == 3 and i > 0)) for rank in range(RANKS) for i in range(COUNT)]
+    known = pl.when(pl.col("iteration") > 0).then("backward_ns")
+    verdict = judge(inputs_of(wide_of(rows).with_columns(backward_ns=known), run=SUMMARY))
+    assert (verdict.ranks, verdict.since, verdict.iterations_share) == ((3,), None, 1.0)
+    assert verdict.excess_ns == 20 * MS
+
+
 def test_a_gain_at_most_is_a_bound() -> None:
     """Ranks that wait for each other after each phase wait for rank 3 and then for rank 5."""
     cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]

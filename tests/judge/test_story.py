@@ -63,6 +63,18 @@ def ranks_of(found: Story) -> list[tuple[int, ...]]:
     return [each.ranks for each in found.slow]
 
 
+def test_ranks_are_not_quick_where_their_slow_phase_is_unknown() -> None:
+    """As loading, in the first iteration of a report."""
+    late = noise(4, 12)
+    late[2] += 10.0
+    late[:, 0] = np.nan
+    (found,) = story(late).slow
+    assert (found.pattern.always, found.pattern.since) == (True, None)
+    late[:, 0], late[2, 1:3] = 0.0, 0.0
+    (found,) = story(late).slow
+    assert found.pattern.since == 4
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_nobody_is_slow_in_noise(seed: int) -> None:
     assert ranks_of(story(noise(8, 20, 3.0, seed))) == []

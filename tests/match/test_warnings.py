@@ -1,6 +1,13 @@
 """What is said beside the numbers, in the words that fit."""
 
-from rankscope.match.warnings import missing_ranks
+from dataclasses import replace
+
+import pytest
+
+from rankscope.match.collectives import match
+from rankscope.match.waits import with_waits
+from rankscope.match.warnings import communication_warnings, missing_ranks
+from tests.match.worlds import world
 
 
 def test_ranks_without_a_report() -> None:
@@ -15,3 +22,21 @@ def test_a_report_alone_has_nobody_to_be_compared_with() -> None:
     assert alone.startswith("7 of 8 ranks have no report (")
     assert "no other rank to compare" in alone
     assert "slowest" not in alone
+
+
+@pytest.mark.parametrize(
+    ("blind", "roles_given", "words"),
+    [(0, False, "need --roles"), (2, True, "that --roles names"), (4, False, None)],
+)
+def test_communication_without_counterparts(
+    blind: int, roles_given: bool, words: str | None
+) -> None:
+    made = world(4, 20, 0)
+    output = match(made.collectives, made.utc_starts)
+    groups = with_waits(output, made.utc_starts).groups
+    found = communication_warnings(
+        replace(output.summary, calls=0), groups, [*range(4)], blind=blind, roles_given=roles_given
+    )
+    said = [each.message for each in found if each.code == "waits-unknown"]
+    assert len(said) == (words is not None)
+    assert not said or words in said[0]

@@ -19,6 +19,7 @@ from rankscope.history.diff.shifts import (
     shift,
     shift_from_baseline,
     values_of,
+    where_known,
 )
 from rankscope.judge.levels import HALF
 from rankscope.judge.phrases import amount
@@ -123,6 +124,10 @@ def diff_runs(
         for each in values:
             each[Phase.OTHER] = np.where(alike[:, None], each[Phase.OTHER], np.nan)
     few = min(len(each["iteration"][0]) for each in values)
+    values = [
+        {name: where_known(of_metric, LEAST_ITERATIONS) for name, of_metric in each.items()}
+        for each in values
+    ]
     if few < LEAST_ITERATIONS:
         problems.append(
             RunWarning(
@@ -235,10 +240,15 @@ def _sentence(whole: Change, single: list[Change]) -> str:
     else:
         text = f"{slower_or_faster(whole.change or 0)}: {times}."
     waits = {each.rank: _amount(each) for each in single if each.metric == "wait"}
-    for word, sign in (("Worse", 1), ("Better", -1)):
-        moved = [each for each in single if each.certain and _amount(each) * sign > 0]
-        if sign > 0:
-            moved = [each for each in moved if not _is_wait(each, waits)]
+    certain = [each for each in single if each.certain]
+    worse = [each for each in certain if _amount(each) > 0 and not _is_wait(each, waits)]
+    slower = {each.rank for each in worse}
+    better = [
+        each
+        for each in certain
+        if _amount(each) < 0 and not (each.rank in slower and _is_wait(each, waits))
+    ]
+    for word, moved in (("Worse", worse), ("Better", better)):
         if named := _named(moved, waits):
             text += f" {word}: {named}."
     return text

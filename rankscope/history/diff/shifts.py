@@ -149,6 +149,16 @@ def values_of(frame: pl.DataFrame, ranks: list[int], names: list[str]) -> dict[s
     }
 
 
+def where_known(values: Values, least: int) -> Values:
+    """The iterations in which all ranks know the metric that know it in any, if `least` are left.
+
+    A report often begins within a phase of its first iteration.
+    """
+    known = ~np.isnan(values)
+    both = known[known.any(axis=1)].all(axis=0)
+    return values[:, both] if np.count_nonzero(both) >= least else values
+
+
 def _change(
     metric: str, rank: int | None, before: float, after: float, deviation: float, freedom: int,
     false_alarm: float,

@@ -96,7 +96,7 @@ def fleet_of(collected: Collected) -> Fleet:
         hardware=table,
         rows=rows,
         suspects=suspects,
-        sentence=sentence(suspects, compared, dict(pieces.iter_rows())),
+        sentence=sentence(suspects, compared, runs.height - compared, dict(pieces.iter_rows())),
         next=next_step(suspects, compared, any(table["guilty"]), _confined(rows, suspects)),
         problems=tuple(problems),
     )

@@ -45,17 +45,21 @@ class Suspect:
     cause: str | None
 
 
-def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]) -> str:
+def sentence(
+    suspects: tuple[Suspect, ...], runs: int, others: int, pieces: Mapping[str, int]
+) -> str:
     """The answer in words.
 
     Args:
         runs: number of runs that were compared.
+        others: number of those in which no rank was judged.
         pieces: kind of hardware → number of its pieces in them.
     """
     hardware = ", ".join(
         counted(pieces[kind], name) for kind, name in KINDS.items() if kind in pieces
     )
     seen = f"in {counted(runs, 'run')}" + (f" on {hardware}" if hardware else "")
+    seen += f"; in {others:,} more no rank could be judged" if others else ""
     if not suspects:
         return f"Nobody beyond chance: no hardware is named more often than chance explains {seen}."
     return f"{and_more([*map(_in_words, suspects)], NAMED, '; ')} ({seen})."

@@ -17,7 +17,8 @@ OF_ANY = {
     "--run; or all: --all-runs",
     "clock-wrong": "ingest each job alone if these are two; else synchronise the clocks of the "
     "hosts (NTP), on which the numbers do not depend",
-    "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each",
+    "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each; "
+    "sends and receives tie clocks only with --roles",
     "device-clock-wrong": "nothing to do if the numbers look right; a newer profiler or driver may "
     "convert times correctly",
     "iterations-unnamed": "give that --iteration; if the ranges are something else, nothing to do",

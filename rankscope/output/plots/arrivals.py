@@ -68,8 +68,13 @@ def lateness(comparison: Comparison) -> pl.DataFrame:
     if frame.is_empty():
         raise UsageError(
             "plot arrivals: no collective of this run has counterparts on other ranks",
-            hint="ingest several ranks; "
-            + advice(Record.COMMUNICATION, recorder_of(comparison.tables.reports["kind"])),
+            hint="; ".join(
+                (
+                    *(["ingest several ranks"] if comparison.tables.ranks.height == 1 else []),
+                    advice(Record.COMMUNICATION, recorder_of(comparison.tables.reports["kind"])),
+                    "sends and receives need --roles with pp=",
+                )
+            ),
         )
     return frame
 

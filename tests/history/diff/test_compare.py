@@ -197,6 +197,21 @@ def test_a_rank_that_waits_for_a_slower_one_is_no_worse(waited_ms: float, words:
     assert words in diff_runs(zero, after, [*METRICS, "wait", WAITED], "mean").sentence
 
 
+def test_a_rank_that_waits_less_because_it_is_slower_is_no_better() -> None:
+    frame = measured(0)
+    slow = pl.col("rank") == 1
+    before = frame.with_columns(pl.lit(30 * MS).alias(f"{name}_ns") for name in ("wait", WAITED))
+    after = before.with_columns(
+        pl.col("backward_ns") + 30 * MS * slow.cast(pl.Int64),
+        *(
+            (pl.col(f"{name}_ns") - 30 * MS * slow.cast(pl.Int64)).alias(f"{name}_ns")
+            for name in ("wait", WAITED)
+        ),
+    )
+    found = diff_runs(before, after, [*METRICS, "wait", WAITED], "mean")
+    assert found.sentence.endswith(" Worse: rank 1 backward +30.0 ms.")
+
+
 def test_longer_waits_alone_name_nobody_as_worse() -> None:
     before = measured(0).with_columns(pl.lit(0).alias(f"{name}_ns") for name in ("wait", WAITED))
     longer = pl.col(f"{WAITED}_ns", "wait_ns", "iteration_ns") + 30 * MS
@@ -297,6 +312,17 @@ def test_unknown_is_no_change() -> None:
     load = of(found, "load", 1)
     assert (load.before_ns, load.after_ns, load.change, load.certain) == (None, None, None, False)
     assert of(found, "load", 0).change == 0
+
+
+def test_a_phase_that_is_unknown_at_the_begin_is_compared_in_the_other_iterations() -> None:
+    run = measured(0)
+    first = pl.col("iteration") == 1
+    before = run.with_columns(load_ns=pl.when(first).then(None).otherwise("load_ns"))
+    quicker = pl.when(pl.col("rank") == 1).then(5 * MS).otherwise(0)
+    after = before.with_columns(load_ns=pl.col("load_ns") + quicker)
+    assert " Worse: rank 1 load +5.00 ms." in diff_runs(before, after, METRICS, "mean").sentence
+    few = run.with_columns(load_ns=pl.when(pl.col("iteration") < 5).then("load_ns"))
+    assert of(diff_runs(before, few, METRICS, "mean"), "load").change is None
 
 
 def test_what_was_nothing_has_no_relative_change() -> None:

@@ -41,6 +41,17 @@ def test_a_fleet_without_a_culprit_has_no_suspect(seed: int) -> None:
     assert answer.next.startswith("profile more runs")
 
 
+def test_runs_in_which_no_rank_was_judged_are_counted_apart() -> None:
+    collected, _ = fleet(Plan("none", noise=0.6))
+    undecided = pl.col("run").is_in(collected.runs["run"][:2].to_list())
+    evidence = collected.evidence.with_columns(
+        iterations=pl.when(undecided).then(0).otherwise("iterations")
+    )
+    said = fleet_of(replace(collected, evidence=evidence)).sentence
+    assert "in 28 runs on " in said
+    assert said.endswith("; in 2 more no rank could be judged.")
+
+
 def test_where_no_hardware_is_named_nothing_is_to_check() -> None:
     assert fleet_of(fleet(Plan("none", 1, noise=0))[0]).next.startswith("nothing to check")
 
