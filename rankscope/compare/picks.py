@@ -261,7 +261,7 @@ def _looks(
         column: the metric's name.
         slow, given_more: as in `pick`.
     """
-    worst, typical = _moments(rows, column, {number for _, when in slow for number in when})
+    per = _per_iteration(rows, column)
     iterations = {*rows["iteration"]}
     present = [
         (ranks, tuple(number for number in when if number in iterations)) for ranks, when in slow
@@ -277,8 +277,11 @@ def _looks(
         if (iteration := _slowest(rows, column, ranks, best)) is not None
     ]
     if not looks:
+        worst = _worst(per)
         looks.append(Look(f"The worst iteration: {worst}", (), (worst,), axes.windows(worst)))
     if rows["iteration"].n_unique() > 1:
+        slow_in = {number for _, when in slow for number in when}
+        typical = _typical(per, slow_in, {each.iteration for each in looks})
         title = f"A typical iteration: {typical}"
         looks.append(Look(title, (), (typical,), axes.windows(typical)))
     return looks
@@ -314,7 +317,9 @@ def _in_one_file(
         files: of that rank.
     """
     slowest = (_slowest(rows, column, ranks, when) for ranks, when in slow)
-    anchor = next((each for each in slowest if each is not None), _moments(rows, column, ())[0])
+    anchor = next(
+        (each for each in slowest if each is not None), _worst(_per_iteration(rows, column))
+    )
     held_in = {
         iteration: files.at(start)
         for iteration, start in views.select("iteration", "start_ns").iter_rows()
@@ -390,27 +395,35 @@ def _labelled(
     return labelled + [("slow", rank) for rank in slow_ranks if rank not in named]
 
 
-def _moments(wide: pl.DataFrame, column: str, slow: Collection[int]) -> tuple[int, int]:
-    """The worst iteration, and the one most like the rest, which is never a slow one.
-
-    The worst one has the largest spread between ranks; of a single rank, the highest value. Where
-    somebody is slow in every iteration, the typical one is like those.
-    """
+def _per_iteration(wide: pl.DataFrame, column: str) -> pl.DataFrame:
+    """iteration, its spread between ranks (of a single rank, the value), and how unusual it is."""
 
     def unlike(name: str) -> pl.Expr:
         return (pl.col(name) - pl.col(name).median().over("rank")).abs()
 
     known = wide.drop_nulls(column)
     least = 0 if known["rank"].n_unique() == 1 else pl.col(column).min()
-    per = (
+    return (
         known.with_columns(off=pl.sum_horizontal(unlike(column), unlike("iteration_ns")))
         .group_by("iteration")
         .agg(spread=pl.col(column).max() - least, off=pl.col("off").sum())
     )
-    worst = per.sort("spread", "iteration", descending=[True, False])["iteration"][0]
-    usual = per.filter(~pl.col("iteration").is_in([*slow]))
-    typical = (usual if usual.height else per).sort("off", "iteration")["iteration"][0]
-    return int(worst), int(typical)
+
+
+def _worst(per: pl.DataFrame) -> int:
+    """The iteration with the largest spread."""
+    return int(per.sort("spread", "iteration", descending=[True, False])["iteration"][0])
+
+
+def _typical(per: pl.DataFrame, slow: set[int], shown: set[int]) -> int:
+    """The iteration most like the rest, in which nobody is slow.
+
+    Where somebody is in every iteration, it is one of these that is not shown anyway.
+    """
+    numbers = pl.col("iteration")
+    parts = (per.filter(~numbers.is_in([*known])) for known in (slow | shown, shown, ()))
+    usual = next(each for each in parts if each.height)
+    return int(usual.sort("off", "iteration")["iteration"][0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,8 @@ def test_the_typical_iteration_is_one_in_which_nobody_is_slow() -> None:
     """Though the slow ones are more alike."""
     values = {0: [5, 6, 5, 4], 1: [9, 5, 9, 6], 2: [6, 7, 6, 5]}
     assert picked(values, 1, iterations=(0, 2)).looks[-1].iteration in (1, 3)
-    assert picked(values, 1, iterations=(0, 1, 2, 3)).looks[-1].iteration == 0, "of slow ones"
+    of_slow = picked(values, 1, iterations=(0, 1, 2, 3)).looks
+    assert len({each.iteration for each in of_slow}) == 2, "none is shown twice"
 
 
 def test_the_verdict_says_which_iteration_to_look_at() -> None:
