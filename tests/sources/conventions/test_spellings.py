@@ -136,6 +136,7 @@ OTHERS = {
             "loss_scale",
             "train",
         ),
+        *("batch_time", "for batch 3", "prepare"),
         *("update_weights", "optimizer-copy-to-main-grad", "update_actor", "micro_batch 3"),
         "validate",
         "stepping stone",
