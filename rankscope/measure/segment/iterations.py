@@ -122,6 +122,7 @@ def _halved(
         among = np.searchsorted(of_phase, right) > np.searchsorted(of_phase, left)
         if 2 * np.count_nonzero(among) < len(border):
             return None
+    at = np.unique(at)  # several steps may begin in a range
     step = np.searchsorted(begins, start[at], side="right") - 1
     at, step = at[step >= 0], step[step >= 0]
     return start[at], end[at], numbers[step]

@@ -106,6 +106,17 @@ def test_steps_that_begin_amid_batches_give_these_their_numbers() -> None:
     assert result.frame["start"].to_list() == [320, 420, 520]
 
 
+def test_several_steps_may_begin_amid_a_batch() -> None:
+    rows = [(30 + 50 * n, 80 + 50 * n, f"ProfilerStep#{n}") for n in range(8)]
+    for n in range(4):
+        rows += [
+            (100 * n + 10, 100 * n + 95, "train_step"),
+            (100 * n + 11, 100 * n + 25, "forward"),
+            (100 * n + 85, 100 * n + 94, "backward"),
+        ]
+    assert found(*rows).frame["number"].to_list() == [1, 3, 5]
+
+
 def test_steps_that_end_within_a_range_stay() -> None:
     """`prof.step()` is called amid the range of the script, but no forward begins before it."""
     rows = [(100 * n, 100 * n + 100, f"ProfilerStep#{n}") for n in range(4)]
