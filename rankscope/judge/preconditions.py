@@ -31,9 +31,10 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
         )
     if not run.keep_time:
         return inconclusive(
-            f"{ranks_text(run.far_ranks, MOST_LISTED)} seem to be of another run than the others: "
-            "the clocks of their hosts are a minute or more apart, and their steps drift apart as "
-            "no clocks do",
+            f"{ranks_text(run.far_ranks, MOST_LISTED)} "
+            f"{agreeing(len(run.far_ranks), 'seems', 'seem')} to be of another run than the "
+            "others: the clocks of the hosts are a minute or more apart, and the collectives drift "
+            "apart as no clocks do",
             "ingest the reports of each run alone",
         )
     seeing = run.ranks - len(run.blind_ranks)

@@ -64,7 +64,7 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     if far := judged.inputs.run.far_ranks:
         clauses.append(
             f"all this holds only if {ranks_text(far, MOST_LISTED)} and the others are of one run, "
-            "though the clocks of their hosts are a minute or more apart"
+            "though the clocks of the hosts are a minute or more apart"
         )
     return replace(verdict, sentence="; ".join([sentence, *clauses]) + ".")
 
