@@ -401,7 +401,7 @@ def _problems(comparison: Comparison, axes: dict[int, str]) -> Iterator[RunWarni
         if ranks := tuple(rank for rank, axis in axes.items() if axis == kind):
             yield RunWarning(
                 "not-aligned",
-                f"ranks {', '.join(map(str, ranks))} share no collective, report or host with "
+                f"{warnings.named(sorted(ranks))}share no collective, report or host with "
                 f"the others and {how}; compare their times with none of the others'",
                 ranks,
             )

@@ -19,7 +19,7 @@ from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.rank_list import LONGEST
 from rankscope.util.robust import MAD_FLOOR
-from rankscope.util.wording import agreeing, counted, listed
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, listed, ranks_text, span
 
 ROLLING = 5
 """Iterations of which the median is taken."""
@@ -265,10 +265,7 @@ def select(
     if len(common) < total:
         problems.append(_uneven(complete, common, total))
     if not common:
-        raise ReportError(
-            "no iteration is complete on every rank: the reports share no step",
-            hint="do the reports belong to one run, and do their captures overlap?",
-        )
+        raise _nothing_shared(iterations, complete)
     unknown = _unknown(common, lengths)
     with_work = sorted({*common} - {*unknown["iteration"]})
     if with_work and len(with_work) < len(common):
@@ -284,6 +281,23 @@ def select(
             )
         )
     return within(common, warmup, tuple(problems), iter_range, include_warmup)
+
+
+def _nothing_shared(iterations: pl.DataFrame, complete: pl.DataFrame) -> ReportError:
+    """The error where no iteration is complete on every rank."""
+    present = {*complete["rank"]}
+    lacking = {*iterations["rank"]} - present
+    if not lacking or len(present) < 2:
+        return ReportError(
+            "no iteration is complete on every rank: the reports share no step",
+            hint="do the reports belong to one run, and do their captures overlap?",
+        )
+    return ReportError(
+        f"no iteration is complete on every rank: {ranks_text(lacking, MOST_LISTED)} "
+        f"{agreeing(len(lacking), 'has', 'have')} none",
+        hint="record these again, or read the others alone: rankscope ingest PROFILES --rebuild "
+        f"--ranks {span(sorted(present)).replace(' ', '')}",
+    )
 
 
 def within(

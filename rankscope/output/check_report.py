@@ -102,6 +102,8 @@ def _expected_verdict(usable: list[CheckedReport]) -> str:
     on_gpu = all(report.clock == "gpu" for report in usable)
     if len({rank for report in usable for rank in report.ranks}) < 2:
         return "will be inconclusive, because there is only one rank"
+    if "nothing-to-compare" in codes:
+        return "is impossible: no iteration is complete on every rank"
     if len(communicating) < 2:
         gloo = "" if any(report.can.gpu for report in usable) else " (gloo's need a range)"
         return f"will be inconclusive, because collectives are not recorded{gloo}"

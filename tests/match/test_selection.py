@@ -162,8 +162,15 @@ def test_negatives_count_complete_iterations() -> None:
 
 def test_nothing_in_common() -> None:
     frame = iterations(range(5), range(5, 9))
-    with pytest.raises(ReportError, match="complete on every rank"):
+    with pytest.raises(ReportError, match="complete on every rank: the reports share no step"):
         select(frame, lengths(frame), None, include_warmup=True)
+
+
+def test_a_rank_without_a_complete_iteration_is_named() -> None:
+    frame = iterations(range(5), range(1), range(5), missing=((1, 0),))
+    with pytest.raises(ReportError, match="on every rank: rank 1 has none") as refused:
+        select(frame, lengths(frame), None, include_warmup=True)
+    assert refused.value.hint.endswith(" --ranks 0,2")
 
 
 def without_work(report: Path, iterations: list[int]) -> None:

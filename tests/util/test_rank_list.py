@@ -15,3 +15,6 @@ def test_ranks_that_no_job_has_are_refused_before_they_are_listed(text: str) -> 
 
 def test_lists_and_ranges() -> None:
     assert parse_ranks("7,0:3,2") == [7, 0, 1, 2]
+    assert parse_ranks("0-2, 7") == [0, 1, 2, 7], "as they are printed"
+    with pytest.raises(UsageError, match="is not a list of ranks"):
+        parse_ranks("3-2")

@@ -93,11 +93,13 @@ def merged(
     warnings = [*problems]
     several = runs.height - runs["run"].n_unique()
     if several:
+        names = runs.filter(~pl.col("run").is_first_distinct())["db"].drop_nulls().to_list()
+        which = f": {and_more(names, NAMED)}" if names else ""
         warnings.append(
             RunWarning(
                 "same-run",
                 f"{counted(several, 'database')} {agreeing(several, 'holds', 'hold')} runs that "
-                "others hold as well: left out",
+                f"others hold as well, and {agreeing(several, 'is', 'are')} left out{which}",
             )
         )
     runs = runs.unique("run", keep="first", maintain_order=True)

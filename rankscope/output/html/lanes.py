@@ -78,8 +78,8 @@ def _caption(
     aligned = (
         f" Their clocks are aligned to {precision(largest)}." if isinstance(largest, int) else ""
     )
-    notes = [f"{note[0].upper()}{note[1:]}" for note in lanes.notes]
-    more = "".join(f" {each}." for each in (*notes, *(p.message for p in timeline.problems)))
+    notes = (*lanes.notes, *(problem.message for problem in timeline.problems))
+    more = "".join(f" {each[0].upper()}{each[1:]}." for each in notes)
     iterations = ", ".join(map(str, timeline.iterations))
     differ = ", in which the picked ranks differ most" if is_of_picks else ""
     return (

@@ -137,6 +137,7 @@ def test_a_run_counts_once() -> None:
     )
     assert twice.evidence.height == collected.evidence.height
     assert [each.code for each in twice.problems] == ["same-run"]
+    assert "left out: copy.duckdb, " in twice.problems[0].message
     assert fleet_of(twice).sentence == fleet_of(collected).sentence
 
 

@@ -1,6 +1,7 @@
 """Folders that hold several runs, or none."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,20 @@ def test_what_the_verdict_of_each_run_can_say(tmp_path: Path, cli: Cli) -> None:
     assert "of 2 runs." in said
     assert "will be inconclusive, because there is only one rank" in said
     assert "can say which rank is slow, when and in which phase" in said
+
+
+def test_the_advice_leaves_out_a_report_that_was_cut_in_its_first_step(
+    tmp_path: Path, cli: Cli
+) -> None:
+    write(tmp_path / "job", replace(JOB, ranks=3))
+    cut = tmp_path / "job" / "rank2.pt.trace.json"
+    text = cut.read_text()
+    cut.write_text(text[: text.index("ProfilerStep") + 200])
+    said = " ".join(cli("check", tmp_path / "job").out.split())
+    assert "The verdict is impossible: no iteration is complete on every rank." in said
+    assert cli("ingest", tmp_path / "job").code == 0
+    refused = cli("imbalance")
+    assert "rank 2 has none" in refused.err
+    words = refused.err.partition("rankscope ingest PROFILES ")[2].split()
+    assert cli("ingest", tmp_path / "job", *words).code == 0
+    assert cli("imbalance").out.startswith("Of the 2 ranks with a report, ")
