@@ -16,7 +16,7 @@ from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow, others_wait_for_data
-from rankscope.model.kinds import Phase
+from rankscope.model.kinds import STEP_PHASES, Phase
 from rankscope.util.robust import Floats
 from rankscope.util.wording import percent
 
@@ -179,7 +179,7 @@ def _is_beside_steps(inputs: VerdictInputs, claim: Slow) -> bool:
         if (np.nan_to_num(excess.spent[:, :, place]) > 0).any()
     }
     # else `other` holds a part of the steps
-    return cause == Phase.OTHER and {Phase.FORWARD, Phase.BACKWARD} <= named
+    return cause == Phase.OTHER and named.issuperset(STEP_PHASES)
 
 
 def _why_bound(inputs: VerdictInputs, prices: Prices, claims: list[Slow]) -> str | None:

@@ -190,8 +190,8 @@ def test_a_rank_beside_those_that_have_more_to_do_is_priced_as_it_is() -> None:
     assert (verdict.more_work_ranks, verdict.also, verdict.costless_ranks) == ((3,), (), (5,))
 
 
-@pytest.mark.parametrize("forward", [True, False])
-def test_a_validation_on_one_rank_is_a_task_of_its_own(forward: bool) -> None:
+@pytest.mark.parametrize("unnamed", [None, "forward", "optimizer"])
+def test_a_validation_on_one_rank_is_a_task_of_its_own(unnamed: str | None) -> None:
     """It launches more kernels, but beside the phases of a step; else it may be a part of one."""
     more = {(3, i): 20.0 for i in range(3, COUNT, 4)}
     cells = [(rank, i, more.get((rank, i), 0.0)) for rank in range(RANKS) for i in range(COUNT)]
@@ -200,10 +200,12 @@ def test_a_validation_on_one_rank_is_a_task_of_its_own(forward: bool) -> None:
         kernel(rank, i, ms, phase="other", name="validate") for (rank, i), ms in more.items()
     ]
     beside = {"backward_ns": pl.lit(50 * MS), "other_ns": pl.col("work_ns") - 50 * MS}
-    beside |= {"forward_ns": pl.lit(10 * MS * forward), "work_ns": pl.col("work_ns") + 10 * MS}
+    for phase in ("forward", "optimizer"):
+        beside[f"{phase}_ns"] = pl.lit(10 * MS * (phase != unnamed))
+    beside["work_ns"] = pl.col("work_ns") + 20 * MS
     verdict = judge(of_kernels(wide_of(cells).with_columns(**beside), kernels))
-    kind = VerdictKind.PERIODIC if forward else VerdictKind.STRUCTURAL
-    assert (verdict.kind, verdict.ranks) == (kind, (3,) if forward else ())
+    kind = VerdictKind.STRUCTURAL if unnamed else VerdictKind.PERIODIC
+    assert (verdict.kind, verdict.ranks) == (kind, () if unnamed else (3,))
     assert "more work" in verdict.sentence
 
 
