@@ -18,42 +18,48 @@ MOST_SHUFFLED = 20_000_000
 distribution, because they add many cells."""
 
 
-def chance_of_sets(cells: Floats, roles: Index, sets: Sequence[Index]) -> Floats:
+def chance_of_sets(
+    parts: Sequence[Floats], roles: Index, sets: Sequence[tuple[int, Index]]
+) -> Floats:
     """How likely such sums over iterations are if no rank in particular is slow.
 
     A permutation test: in every iteration by itself, the ranks of a role are exchanged at random.
     The sum of a set of k ranks is compared with those of the k largest ranks. The largest of the
-    standardised sums over all sizes k counts, so that trying many makes nobody slow (Westfall and
-    Young, Resampling-Based Multiple Testing, 1993, single step).
+    standardised sums over all sizes k and all parts counts, so that trying many makes nobody slow
+    (Westfall and Young, Resampling-Based Multiple Testing, 1993, single step).
 
     Args:
-        cells: rank by iteration.
+        parts: rank by iteration, of each part of the excess that is tested. The ranks of all parts
+            are exchanged together.
         roles: the role of each rank; ranks are exchanged within it.
-        sets: of ranks (rows).
+        sets: the part, and ranks (rows).
 
     Returns:
         For each set the probability that shuffled ranks reach what it has.
     """
-    sizes, own = [len(rows) for rows in sets], [cells[rows].sum() for rows in sets]
-    order = np.lexsort((cells.sum(axis=1), roles))  # the order of ranks changes nothing
-    cells, roles = cells[order], roles[order]
+    own = [parts[part][rows].sum() for part, rows in sets]
+    which, last = np.array([(part, len(rows) - 1) for part, rows in sets]).T
+    cells = np.stack(parts)
+    order = np.lexsort((*cells.sum(axis=2), roles))  # the order of ranks changes nothing
+    cells, roles = cells[:, order], roles[order]
     draw = np.random.default_rng(1)
     exact = cells.size * SHUFFLES <= MOST_SHUFFLED
     groups = [np.flatnonzero(roles == role) for role in np.unique(roles)]
-    mean, spread = np.empty(len(cells)), np.empty(len(cells))
+    mean, spread = np.empty(cells.shape[:2]), np.empty(cells.shape[:2])
     for members in groups:
-        mean[members] = cells[members].mean(axis=0).sum()
-        spread[members] = np.sqrt(cells[members].var(axis=0).sum())
-    shuffled = np.empty((SHUFFLES, len(sizes)))
+        mean[:, members] = cells[:, members].mean(axis=1).sum(axis=1)[:, None]
+        spread[:, members] = np.sqrt(cells[:, members].var(axis=1).sum(axis=1))[:, None]
+    shuffled = np.empty((SHUFFLES, len(own)))
     for shuffle in range(SHUFFLES):
         if exact:
-            sums = np.empty(len(cells))
+            sums = np.empty(cells.shape[:2])
             for members in groups:
-                order = draw.random((len(members), cells.shape[1])).argsort(axis=0)
-                sums[members] = np.take_along_axis(cells[members], order, axis=0).sum(axis=1)
+                order = draw.random((len(members), cells.shape[2])).argsort(axis=0)
+                exchanged = np.take_along_axis(cells[:, members], order[None], axis=1)
+                sums[:, members] = exchanged.sum(axis=2)
         else:
-            sums = mean + spread * draw.standard_normal(len(cells))
-        shuffled[shuffle] = np.sort(sums)[::-1].cumsum()[np.array(sizes) - 1]
+            sums = mean + spread * draw.standard_normal(mean.shape)
+        shuffled[shuffle] = np.sort(sums, axis=1)[:, ::-1].cumsum(axis=1)[which, last]
     middle = shuffled.mean(axis=0)
     deviation = np.maximum(shuffled.std(axis=0), 1e-9 * np.abs(middle) + 1e-300)
     observed = (np.array(own) - middle) / deviation

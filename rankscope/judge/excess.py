@@ -64,9 +64,24 @@ class Excess:
         return np.nan_to_num(self.total / self.unit)
 
     def without(self, phase: str) -> Excess:
-        """The same with a `total` that leaves the time in a phase out."""
-        value = self.value - np.nan_to_num(self.spent[:, :, self.phases.index(phase)])
-        return replace(self, total=value - _usual(value, self.roles))
+        """The same without the time in a phase, in `total` and `by_phase`."""
+        place = self.phases.index(phase)
+        value = self.value - np.nan_to_num(self.spent[:, :, place])
+        by_phase = self.by_phase.copy()
+        by_phase[:, :, place] = 0.0
+        return replace(self, total=value - _usual(value, self.roles), by_phase=by_phase)
+
+    def within(self, phase: str | None) -> Excess:
+        """The same with the excess in one phase as `total`; None: in all of them."""
+        if phase is None:
+            return self
+        return replace(self, total=self.by_phase[:, :, self.phases.index(phase)])
+
+    def without_ranks(self, ranks: Sequence[int]) -> Excess:
+        """The same with no excess of some ranks."""
+        kept = ~np.isin(self.ranks, ranks)[:, None]
+        by_phase = np.where(kept[:, :, None], self.by_phase, 0.0)
+        return replace(self, total=np.where(kept, self.total, 0.0), by_phase=by_phase)
 
     def cells(self, ranks: Sequence[int] | Index, iterations: Sequence[int]) -> Flags:
         """Some ranks in some iterations, as a matrix of rank by iteration."""

@@ -3,7 +3,7 @@
 See METHOD.md#verdict.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,7 +86,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     fast = None
     if not traits:
         turned = replace(excess, total=-excess.total)
-        fast = _slowest(turned, noise, None if spans is None else -spans)
+        fast = _costliest_set(turned, {None: noise}, None if spans is None else -spans)
     fast = fast if fast is not None and _is_sure(fast) else None
     for each in traits:
         excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
@@ -107,9 +107,9 @@ def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Sl
         if trait is None or not _is_sure(trait):
             return traits, trait
         traits.append(trait)
-        others = ~np.isin(excess.ranks, trait.ranks)[:, None]
-        excess = replace(excess, total=np.where(others, excess.total, 0.0))
-        spans = None if spans is None else np.where(others, spans, 0.0)
+        excess = excess.without_ranks(trait.ranks)
+        named = np.isin(excess.ranks, trait.ranks)[:, None]
+        spans = None if spans is None else np.where(named, 0.0, spans)
     return traits, None
 
 
@@ -137,27 +137,59 @@ def others_wait_for_data(excess: Excess, claim: Slow, iterations: Sequence[int])
 
 
 def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
-    """The set of ranks that costs most, and how likely it is by chance."""
-    limit = max(NOISE * noise, BY_NATURE)
-    cells = np.clip(excess.share, -limit, limit)  # a trait leaves out single events
-    sums = cells.sum(axis=1)
-    order = np.argsort(-sums, kind="stable")
-    most = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # a majority is the norm
-    # sets after which the next rank costs clearly less
-    before, after = sums[order][:most], np.append(sums[order][1:], 0.0)[:most]
-    sizes = np.flatnonzero((before > 0) & (after < MOST * before))
-    sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
-    tried = [(order[:k], *_alike(excess, noise, order[:k])) for k in sizes]
-    tried = [each for each in tried if each[-1] > 0]
+    """The set of ranks that costs most, and how likely it is by chance.
+
+    Where chance may have done it, by the phases of which the noise does not hide it.
+    """
+    trait = _costliest_set(excess, {None: noise}, spans)
+    if spans is not None or (trait is not None and _is_sure(trait)):
+        return trait
+    noises = {each: noise_of(excess.within(each).share, excess.roles) for each in excess.phases}
+    quiet: dict[str | None, float] = {p: each for p, each in noises.items() if each < HALF * noise}
+    in_phase = _costliest_set(excess, quiet, None)
+    return in_phase if in_phase is not None and _is_sure(in_phase) else trait
+
+
+def _costliest_set(
+    excess: Excess, noises: Mapping[str | None, float], spans: Floats | None
+) -> Slow | None:
+    """The set of ranks that costs most, and how likely it is by chance.
+
+    Args:
+        excess: of all ranks.
+        noises: of what is judged: a phase, or all work (None).
+        spans: as `story_of` takes them.
+    """
+    parts: list[Floats] = []
+    tried: list[tuple[int, Index, Index, Pattern, float]] = []
+    for phase, noise in noises.items():
+        limit = max(NOISE * noise, BY_NATURE)
+        # a trait leaves out single events
+        cells = np.clip(excess.within(phase).share, -limit, limit)
+        sums = cells.sum(axis=1)
+        order = np.argsort(-sums, kind="stable")
+        most = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # a majority is the norm
+        # sets after which the next rank costs clearly less
+        before, after = sums[order][:most], np.append(sums[order][1:], 0.0)[:most]
+        sizes = np.flatnonzero((before > 0) & (after < MOST * before))
+        sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
+        sets = [(order[:k], *_alike(excess, phase, noise, order[:k])) for k in sizes]
+        sets = [each for each in sets if each[-1] > 0]
+        tried += [(len(parts), *each) for each in sets]
+        parts += [cells] if sets else []
     if not tried:
         return None
     if spans is None:  # a slow rank stays slow, so the others tell how long an excess lasts
-        length = lasting(np.delete(cells, tried[0][0], 0))
-        spans = np.add.reduceat(cells, np.arange(0, cells.shape[1], length), axis=1)
-    chances = chance_of_sets(spans, excess.roles, [rows for rows, *_ in tried])
+        smallest = {part: rows for part, rows, *_ in reversed(tried)}
+        length = max(lasting(np.delete(parts[part], rows, 0)) for part, rows in smallest.items())
+        starts = np.arange(0, len(excess.numbers), length)
+        parts = [np.add.reduceat(cells, starts, axis=1) for cells in parts]
+    else:
+        parts = [spans]
+    chances = chance_of_sets(parts, excess.roles, [(part, rows) for part, rows, *_ in tried])
     role_sizes = np.bincount(excess.roles)
     best, worth = None, 0.0
-    for (_, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
+    for (_, _, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
         of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
         # the other half of a role may as well be fast
         chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
@@ -167,13 +199,16 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     return best
 
 
-def _alike(excess: Excess, noise: float, rows: Index) -> tuple[Index, Pattern, float]:
+def _alike(
+    excess: Excess, phase: str | None, noise: float, rows: Index
+) -> tuple[Index, Pattern, float]:
     """Those of the ranks (rows) that are at least half as slow as the slowest one, and when.
 
-    With them the time in ns that healing them saves; 0 if they are slow by less than ranks differ
-    by nature, or if it is too little.
+    With them the time in ns that healing them (in the phase) saves; 0 if they are slow by less than
+    ranks differ by nature, if it is too little, or if they need less in other phases.
     """
-    share, numbers = excess.share, excess.numbers
+    part = excess.within(phase)
+    share, numbers = part.share, excess.numbers
     kept = np.zeros(1, dtype=np.bool_)
     while not kept.all():
         pattern = pattern_of(share[rows].mean(axis=0), NOISE * noise, numbers)
@@ -190,9 +225,11 @@ def _alike(excess: Excess, noise: float, rows: Index) -> tuple[Index, Pattern, f
             return rows, pattern, 0.0
         kept = medians >= HALF * medians.max()
         rows = rows[kept]
-    before = np.nan_to_num(excess.total[:, in_pattern])
+    before, own = (np.nan_to_num(each.total[:, in_pattern]) for each in (excess, part))
+    if before[rows].sum() < HALF * own[rows].sum():
+        return rows, pattern, 0.0
     after = before.copy()
-    after[rows] = 0.0
+    after[rows] -= np.clip(own[rows], 0.0, np.maximum(before[rows], 0.0))
     gain = float((before.max(axis=0) - np.maximum(after.max(axis=0), 0.0)).sum())
     least = LEAST_GAIN * float(np.nansum(excess.lengths[in_pattern]))
     return rows, pattern, gain if gain >= least else 0.0

@@ -21,19 +21,25 @@ from rankscope.util.robust import Floats
 MS = 1_000_000
 
 
-def excess(late: Floats, length_ms: float | Floats = 100.0, phase: str = "backward") -> Excess:
-    """Of ranks by iterations that need `late` ms more than 50 in an iteration of `length_ms`."""
+def excess(
+    late: Floats, length_ms: float | Floats = 100.0, phase: str = "backward", **more: Floats
+) -> Excess:
+    """Of ranks by iterations that need `late` ms more than 50 in an iteration of `length_ms`.
+
+    `more`: the same of further phases.
+    """
     length = np.broadcast_to(length_ms, late.shape)
     rank, number = np.indices(late.shape)
+    phases = {f"{each}_ns": 50 + by.ravel() for each, by in {phase: late, **more}.items()}
     wide = pl.DataFrame(
         {
             "rank": rank.ravel(), "iteration": number.ravel() + 1,
-            f"{phase}_ns": ((50 + late.ravel()) * MS).round(),
+            **{name: (spent * MS).round() for name, spent in phases.items()},
             "iteration_ns": (length.ravel() * MS).round().astype(np.int64),
         }
     )  # fmt: skip
-    wide = wide.with_columns(pl.col(f"{phase}_ns").fill_nan(None), role=pl.lit("all"))
-    wide = wide.with_columns(work_ns=f"{phase}_ns")
+    wide = wide.with_columns(pl.col(*phases).fill_nan(None), role=pl.lit("all"))
+    wide = wide.with_columns(work_ns=sum(map(pl.col, phases), pl.lit(0.0)))
     return excess_of(wide, "work")
 
 
@@ -89,6 +95,27 @@ def test_a_rank_that_is_slower_than_noise_by_little() -> None:
     assert found.ranks == (3,)
     assert found.chance is not None
     assert found.chance <= ALPHA
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_rank_in_a_phase_that_is_quiet_beside_another(seed: int) -> None:
+    """It loads longer in every fourth iteration, while backward varies by nearly as much."""
+    late, load = noise(4, 24, 25.0, seed), noise(4, 24, 0.3, seed + 9)
+    load[3, ::4] += 40.0
+    (found,) = story_of(excess(late, load=load)).slow
+    assert (found.ranks, found.pattern.iterations) == ((3,), (1, 5, 9, 13, 17, 21))
+    late = noise(4, 24, 5.0, seed)
+    late[3, ::4] -= 40.0
+    assert ranks_of(story_of(excess(late, load=load))) == [], "less of the other phase makes up"
+
+
+def test_many_phases_are_tried_in_noise() -> None:
+    named = 0
+    for seed in range(40):
+        draw = np.random.default_rng(seed)
+        quiet = {name: draw.normal(0, 1, (4, 8)) for name in ("load", "forward", "optimizer")}
+        named += len(story_of(excess(draw.normal(0, 5, (4, 8)), **quiet)).slow)
+    assert named <= 1
 
 
 def test_ranks_differ_by_nature() -> None:
@@ -326,8 +353,8 @@ def test_how_many_iterations_are_enough(ranks: int, count: int) -> None:
     roles = np.zeros(ranks, dtype=np.int64)
     cells = np.zeros((ranks, count))
     cells[0] = 1.0
-    assert chance_of_sets(cells, roles, [np.array([0])])[0] <= ALPHA
-    assert chance_of_sets(cells[:, : count // 2], roles, [np.array([0])])[0] > ALPHA
+    assert chance_of_sets([cells], roles, [(0, np.array([0]))])[0] <= ALPHA
+    assert chance_of_sets([cells[:, : count // 2]], roles, [(0, np.array([0]))])[0] > ALPHA
 
 
 @pytest.mark.slow
@@ -339,16 +366,17 @@ def test_false_alarms_are_as_rare_as_the_level_says() -> None:
     for _ in range(100):
         cells = draw.pareto(2.0, (6, 12))
         order = np.argsort(-cells.sum(axis=1))
-        alarms += chance_of_sets(cells, roles, [order[:k] for k in (1, 2, 3)]).min() <= 0.05
+        sets = [(0, order[:k]) for k in (1, 2, 3)]
+        alarms += chance_of_sets([cells], roles, sets).min() <= 0.05
     assert 1 <= alarms <= 12
 
 
 def test_ranks_are_exchanged_within_their_roles() -> None:
     cells = np.zeros((4, 20))
     cells[2:] = 5.0
-    slow = [np.array([2, 3])]
-    assert chance_of_sets(cells, np.array([0, 0, 1, 1]), slow)[0] > 0.5
-    assert chance_of_sets(cells, np.zeros(4, dtype=np.int64), slow)[0] <= ALPHA
+    slow = [(0, np.array([2, 3]))]
+    assert chance_of_sets([cells], np.array([0, 0, 1, 1]), slow)[0] > 0.5
+    assert chance_of_sets([cells], np.zeros(4, dtype=np.int64), slow)[0] <= ALPHA
 
 
 def test_the_chance_of_the_largest_value() -> None:
