@@ -388,7 +388,7 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
         yield RunWarning(
             PHASES_RECUR,
             "forward begins again after backward and a collective within iterations, as where "
-            "ranks meet after each of several batches: gains are at most what is said",
+            "ranks meet after each of several batches: gains may be upper bounds",
             (rank,),
         )
     if not marks.phases:

@@ -57,7 +57,7 @@ def with_unit(value: float | None, unit: Unit) -> str:
 
 def seconds(nanoseconds: int) -> str:
     """A moment on the axis of a report as the GUI shows it: `10.6872 s`."""
-    return f"{nanoseconds / 1e9:.4f} s"
+    return f"{round(nanoseconds / 1e9, 4) + 0.0:.4f} s"  # never -0.0000
 
 
 def short_path(path: Path) -> str:

@@ -29,6 +29,8 @@ def test_a_database_in_place_of_reports(cli: Cli, sample: Stored) -> None:
         done = cli("imbalance", word)
         assert done.out.startswith(NAMED)
         assert "rankscope pick-reports --db runs/a.duckdb." in done.out, "the next command works"
+    hint = "rankscope imbalance --db runs/a.duckdb"
+    cli("ingest", folder / "a.duckdb").refused(3, "is a DuckDB database, not a report", hint)
     shutil.copyfile(sample.db, folder / "b.duckdb")
     cli("imbalance", folder).refused(2, "runs/a.duckdb, runs/b.duckdb")
 

@@ -36,6 +36,7 @@ def test_harmless_names_stay() -> None:
 
 def test_moments_sizes_and_spans() -> None:
     assert seconds(10_687_040_000) == "10.6870 s"
+    assert seconds(-20_000) == "0.0000 s"
     assert [size(7), size(2_100_000), size(3_000_000_000)] == ["7 B", "2.1 MB", "3.0 GB"]
     assert span([0, 1, 2, 3, 7, 9, 10]) == "0-3, 7, 9-10"
     assert span([]) == ""

@@ -4,6 +4,7 @@ import faulthandler
 import gc
 import os
 import re
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator
@@ -45,6 +46,9 @@ ENVIRONMENT = {
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
 }
 """Environment variables of the workers."""
+
+TIDIED_UP = "ignore:resource_tracker:UserWarning"
+"""What loky's tracker of semaphores would say after an interrupt: it has removed those left."""
 
 AHEAD = 2
 """Reports in progress per worker: one being read, and one whose rows wait to be stored."""
@@ -160,6 +164,8 @@ class WorkerPool:
         # loky's workers are not forked (polars must not be) and need no `if __name__` guard.
         from loky import get_reusable_executor
 
+        if TIDIED_UP not in sys.warnoptions:
+            sys.warnoptions.append(TIDIED_UP)
         if self._executor is not None:
             self._executor.shutdown(wait=True, kill_workers=True)
         with signals_held():  # Python's own tracker lets signals in again as soon as it runs

@@ -10,6 +10,7 @@ that are not UTF-8, so it is selected as bytes, never null.
 from __future__ import annotations
 
 import os
+import shlex
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
@@ -308,6 +309,12 @@ class SQLiteColumns(Columns):
             ) from error
         if not head:
             raise UnreadableReport(f"{self.path}: is empty", hint=HINT)
+        if head[8:12] == b"DUCK":
+            raise UnreadableReport(
+                f"{self.path}: is a DuckDB database, not a report",
+                hint="if rankscope made it: rankscope imbalance --db "
+                + shlex.quote(str(self.path)),
+            )
         if not head.startswith(MAGIC):
             raise UnreadableReport(
                 f"{self.path}: is not an Nsight Systems .sqlite export", hint=HINT
