@@ -195,7 +195,7 @@ RunOption = Annotated[
 
 def ranks_option(meaning: str, more: str = "Default: all.") -> Any:
     """The option `--ranks`; `meaning` says what a command does with the ranks."""
-    text = f"{meaning}; the end of a range is excluded. {more}"
+    text = f"{meaning}; A:B excludes B, A-B includes it. {more}"
     return typer.Option("--ranks", metavar="0,7,100:120", help=text, rich_help_panel=CHOICE)
 
 

@@ -61,7 +61,7 @@ def export(
         typer.Option(
             "--ranks",
             metavar="0,7,100:120|all",
-            help="Ranks to export; the end of a range is excluded. Default: the picked ranks "
+            help="Ranks to export; A:B excludes B, A-B includes it. Default: the picked ranks "
             "(rank_iterations: all ranks).",
             rich_help_panel=CHOICE,
         ),

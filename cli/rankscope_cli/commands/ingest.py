@@ -71,7 +71,7 @@ def ingest(
         typer.Option(
             "--ranks",
             metavar="0,7,100:120",
-            help="Read only these ranks; the end of a range is excluded. Default: all.",
+            help="Read only these ranks; A:B excludes B, A-B includes it. Default: all.",
         ),
     ] = None,
     run: RunOption = None,
