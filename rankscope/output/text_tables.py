@@ -251,7 +251,11 @@ def what_if_table(result: Imbalance) -> Table | None:
 def cost_note(result: Imbalance) -> str:
     """The meaning of `cost`, which is attributed to the last arrival, whatever delayed it."""
     chain = "; the rank may itself have waited before, for a rank in another group: see work"
-    return "time that others waited for it in these collectives" + (chain if result.chained else "")
+    named = result.verdict.named
+    costs = result.ranks.drop_nulls("cost_ns").sort("cost_ns", descending=True)["rank"]
+    passed_on = bool(named) and not costs.is_empty() and costs[0] not in named
+    waited = chain if result.chained or passed_on else ""
+    return f"time that others waited for it in these collectives{waited}"
 
 
 def ranks_table(

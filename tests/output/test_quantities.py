@@ -3,6 +3,8 @@
 import csv as reader
 import io
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv
 from rankscope.output.quantities import beyond_error, seconds
-from rankscope.output.text_tables import what_if_table
+from rankscope.output.text_tables import cost_note, what_if_table
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import size, span
 from tests.support import Stored
@@ -40,6 +42,16 @@ def test_moments_sizes_and_spans() -> None:
     assert [size(7), size(2_100_000), size(3_000_000_000)] == ["7 B", "2.1 MB", "3.0 GB"]
     assert span([0, 1, 2, 3, 7, 9, 10]) == "0-3, 7, 9-10"
     assert span([]) == ""
+
+
+def test_a_rank_that_others_wait_for_may_have_waited_itself() -> None:
+    """As one whose neighbour is slow; the cost is of the one that comes last."""
+    ranks = pl.DataFrame({"rank": [2, 3], "cost_ns": [9, 1]})
+    for slow, says_so in (((3,), True), ((2,), False), ((), False)):
+        result: Any = SimpleNamespace(
+            chained=False, ranks=ranks, verdict=SimpleNamespace(named=slow)
+        )
+        assert cost_note(result).endswith(": see work") == says_so
 
 
 def test_csv_survives_any_name() -> None:

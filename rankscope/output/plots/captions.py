@@ -82,26 +82,28 @@ def averaged(comparison: Comparison) -> str:
     return "on average" if len(numbers) > 1 else f"in iteration {numbers[0]}"
 
 
-def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
+def on_average(comparison: Comparison, excess: pl.DataFrame, *, of_work: bool) -> str:
     """The ranks that work longest on average, as the title of a picture of means.
 
     Args:
+        of_work: whether `excess` is of work alone; else waiting is in it.
         excess: a row per rank: rank, excess_ns (of its mean, above the median of its role) and
             median_ns.
     """
     ranked = excess.drop_nulls().sort("excess_ns", "rank", descending=[True, False])
     large = ranked.filter(pl.col("excess_ns") >= LEAST_GAIN * pl.col("median_ns"))
     than, when_ = median_name(comparison), averaged(comparison)
+    verb, when_ = ("works", when_) if of_work else ("takes", f"{when_} (waiting included)")
     if large.is_empty():
         most = ranked.row(0, named=True)
         return (
-            f"No rank works {percent(LEAST_GAIN)} longer than {than} {when_}: at most "
+            f"No rank {verb} {percent(LEAST_GAIN)} longer than {than} {when_}: at most "
             f"{milliseconds(most['excess_ns'])} of {milliseconds(most['median_ns'])} ms"
         )
     (first, amount), *others = large.head(MOST_NAMED).select("rank", "excess_ns").iter_rows()
     more = [f"rank {rank} {milliseconds(ns)} ms" for rank, ns in others]
     more += [counted(large.height - MOST_NAMED, "more rank")] if large.height > MOST_NAMED else []
-    title = f"Rank {first} works {milliseconds(amount)} ms longer than {than} {when_}"
+    title = f"Rank {first} {verb} {milliseconds(amount)} ms longer than {than} {when_}"
     return ", ".join([title, *more])
 
 

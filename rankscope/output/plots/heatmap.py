@@ -12,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from rankscope.compare.comparison import Comparison
-from rankscope.judge.levels import MUCH
+from rankscope.judge.levels import LEAST_GAIN, MUCH
 from rankscope.judge.phrases import who
 from rankscope.match.roles import ALL
 from rankscope.model.kinds import VerdictKind
@@ -170,8 +170,13 @@ def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:
     if excess <= 0:
         return f"{label}: no rank exceeds {than} {averaged(comparison)}"
     most = tuple(means.filter(pl.col("excess") == excess)["rank"].sort())
-    share = percent(excess / float(np.median(means["scale"].to_numpy())))
-    whole = "iteration" if metric.is_time else "median"
+    part = excess / float(np.median(means["scale"].to_numpy()))
+    whole, share = "iteration" if metric.is_time else "median", percent(part)
+    if part < LEAST_GAIN:
+        return (
+            f"{label}: no rank exceeds {than} by {percent(LEAST_GAIN)} of the {whole} "
+            f"{averaged(comparison)}, at most by {with_unit(excess, metric.unit)}"
+        )
     return (
         f"{who(most, {}, ())} {agreeing(len(most), 'has', 'have')} the most {metric.label}: "
         f"{averaged(comparison)} {with_unit(excess, metric.unit)} more than {than}, {share} of the "

@@ -115,7 +115,8 @@ def _title(comparison: Comparison, shares: PhaseShares) -> str:
     frame = shares.frame
     if frame.height > 1:
         above = pl.col("total_ns") - pl.col("median_ns")
-        return on_average(comparison, frame.select("rank", "median_ns", excess_ns=above))
+        excess = frame.select("rank", "median_ns", excess_ns=above)
+        return on_average(comparison, excess, of_work=bool(shares.communication))
     rank, work = frame.select("rank", "total_ns").row(0)
     rows = comparison.rows(["iteration"]).filter(pl.col("iteration").is_in(shares.iterations))
     length = rows["iteration_ns"].mean()

@@ -1,13 +1,16 @@
 """Titles: the verdict, shortened; names as far as a font can show them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import polars as pl
 import pytest
 
 from rankscope.judge.preconditions import inconclusive
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
-from rankscope.output.plots.captions import finding
+from rankscope.output.plots.captions import finding, on_average
 from rankscope.output.plots.style import drawable, text_width
 
 SLOW = replace(
@@ -79,3 +82,14 @@ def test_text_is_measured() -> None:
     assert text_width("mmmm", 9) > 2 * text_width("iiii", 9)
     assert text_width("word", 9, "bold") > text_width("word", 9)
     assert text_width("word", 18) == pytest.approx(2 * text_width("word", 9), rel=0.1)
+
+
+def test_what_may_be_waiting_is_not_called_work() -> None:
+    roles, selection = SimpleNamespace(of={}), SimpleNamespace(numbers=(1, 2))
+    comparison: Any = SimpleNamespace(roles=roles, selection=selection)
+    for excess_ns in (4_000_000, 0):
+        frame = pl.DataFrame({"rank": [1], "excess_ns": [excess_ns], "median_ns": [50_000_000]})
+        title = on_average(comparison, frame, of_work=False)
+        assert " takes " in title
+        assert "the median rank on average (waiting included)" in title
+        assert "works" in on_average(comparison, frame, of_work=True)
