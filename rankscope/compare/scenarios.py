@@ -9,7 +9,7 @@ from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.model.results import Verdict
 from rankscope.util.robust import Floats
-from rankscope.util.wording import MOST_LISTED, agreeing, listed, ranks_text
+from rankscope.util.wording import MOST_LISTED, agreeing, ranks_text, span
 
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""
@@ -61,7 +61,7 @@ def scenarios(
         rows.append(
             (
                 "verdict",
-                f"{ranks_text(names, MOST_LISTED)} in {_listed(verdict.iterations)}",
+                f"{ranks_text(names, MOST_LISTED)} in {listed(verdict.iterations)}",
                 verdict.gain_ns,
             )
         )
@@ -69,7 +69,7 @@ def scenarios(
     if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
         where = np.isin(inputs.excess.numbers, verdict.iterations)
         healed = np.where(where[None, :, None], prices.everything, 0.0)
-        rows += _priced(prices, [("iterations", _listed(verdict.iterations), healed)])
+        rows += _priced(prices, [("iterations", listed(verdict.iterations), healed)])
     took = int(inputs.total_ns)
     table = [
         (kind, name, took - min(gain, took), min(gain, took), min(gain, took) / took if took else 0)
@@ -79,9 +79,9 @@ def scenarios(
     return frame.sort("gain_ns", descending=True, maintain_order=True)
 
 
-def _listed(iterations: tuple[int, ...]) -> str:
-    """`iteration 18`, `iterations 2, 7, 12`."""
-    return f"{agreeing(len(iterations), 'iteration')} {listed(iterations)}"
+def listed(iterations: tuple[int, ...]) -> str:
+    """`iteration 18`, `iterations 2, 7, 12-20`."""
+    return f"{agreeing(len(iterations), 'iteration')} {span(iterations, MOST_LISTED)}"
 
 
 def _priced(prices: Prices, healings: Iterable[tuple[str, str, Floats]]) -> list[Gain]:

@@ -410,5 +410,5 @@ def hint_for_missing(path: Path) -> str:
     nearby = databases_in(path.parent)
     if not nearby:
         return how_to_make
-    names = and_more([f"--db {shlex.quote(str(each))}" for each in nearby], MOST_NEARBY)
+    names = and_more([shlex.quote(str(each)) for each in nearby], MOST_NEARBY)
     return f"there {'is' if len(nearby) == 1 else 'are'} {names}; or {how_to_make}"

@@ -47,7 +47,8 @@ def test_a_missing_database_names_those_beside_it(cli: Cli, sample: Stored) -> N
     cli("pick-reports").refused(4, "make it: rankscope ingest PROFILES")
     for name in ("one.duckdb", "two.duckdb"):
         shutil.copyfile(sample.db, name)
-    cli("pick-reports").refused(4, "there are --db one.duckdb, --db two.duckdb; or make it")
+    for words in (("pick-reports",), ("diff", "none.duckdb", "two.duckdb")):
+        cli(*words).refused(4, "there are one.duckdb, two.duckdb; or make it")
 
 
 @pytest.mark.parametrize(

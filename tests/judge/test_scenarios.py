@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.scenarios import listed
 from rankscope.judge.excess import excess_of
 from rankscope.judge.healing import only
 from rankscope.judge.replay import Healing, Replay
@@ -170,3 +171,8 @@ def test_where_it_cannot_be_known_nothing_is_played(stored: MakeStored) -> None:
     analysis = stored("plain").analysis(clock="host")
     assert replay_of(analysis) is None
     assert analysis.imbalance().what_if is None
+
+
+def test_successive_iterations_are_a_range() -> None:
+    assert listed((18,)) == "iteration 18"
+    assert listed((2, 7, *range(12, 30))) == "iterations 2, 7, 12-29"
