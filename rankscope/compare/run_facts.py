@@ -70,11 +70,16 @@ def warnings_of(
         yield warnings.missing_ranks(missing, scope.world_size, tables.ranks.height)
     if blind:
         yield warnings.blind_ranks(blind, tables.ranks.height)
+    operations = (
+        set[str]()
+        if matching.summary.calls
+        else {*tables.read("collectives", ["operation"], distinct=True)["operation"]}
+    )
     yield from warnings.communication_warnings(
         matching.summary,
         matching.groups,
         tables.ranks["rank"].to_list(),
-        blind=len(blind),
+        operations=operations,
         roles_given=roles.source == "given",
     )
     yield from _wrong_clocks(scope, matching.clocks)

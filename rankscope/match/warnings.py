@@ -1,10 +1,11 @@
 """Warnings about the numbers, each once for all ranks that it is about."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import polars as pl
 
 from rankscope.match.collectives import MatchSummary
+from rankscope.match.point_to_point import OPERATION as POINT_TO_POINT
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import MOST_LISTED, agreeing, counted, ranks_text, span
 
@@ -68,7 +69,7 @@ def communication_warnings(
     groups: pl.DataFrame,
     ranks: list[int],
     *,
-    blind: int = 0,
+    operations: Collection[str] = (),
     roles_given: bool = False,
 ) -> Iterator[RunWarning]:
     """The warnings about waits and clocks.
@@ -77,7 +78,7 @@ def communication_warnings(
         summary: the matched and unmatched calls, and the clocks.
         groups: the communicators, with the columns of `waits.GROUPS`.
         ranks: all ranks with a report.
-        blind: how many of them hold no collectives, which has a warning of its own.
+        operations: those of the calls where none was matched.
         roles_given: whether `--roles` tells who sends to whom.
     """
     reasons = summary.unmatched.group_by("reason").agg(
@@ -91,16 +92,18 @@ def communication_warnings(
             f"{reason}",
             tuple(affected),
         )
-    peers = (
-        "nor did the sends and receives of the neighbours that --roles names"
-        if roles_given
-        else "sends and receives need --roles to tell who the peers are"
-    )
-    if not summary.calls and 1 < len(ranks) > blind:
+    if not summary.calls and operations and len(ranks) > 1:
+        peers = (
+            "nor did the sends and receives of the neighbours that --roles names"
+            if roles_given
+            else "sends and receives need --roles to tell who the peers are"
+        )
+        why = {POINT_TO_POINT: peers, "wait": "MPI_Wait does not say what it waits for"}
+        known = "; ".join(text for name, text in why.items() if name in operations)
         yield RunWarning(
             "waits-unknown",
-            f"no collective found its counterparts on the other ranks ({peers}): waits, last "
-            "arrivals and costs are unknown",
+            f"no collective found its counterparts on the other ranks"
+            f"{known and f' ({known})'}: waits, last arrivals and costs are unknown",
         )
     untied = [rank for rank in ranks if rank not in summary.clocks.fits]
     if untied and len(ranks) > 1:

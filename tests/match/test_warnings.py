@@ -25,17 +25,27 @@ def test_a_report_alone_has_nobody_to_be_compared_with() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blind", "roles_given", "words"),
-    [(0, False, "need --roles"), (2, True, "that --roles names"), (4, False, None)],
+    ("operations", "roles_given", "words"),
+    [
+        (["point_to_point"], False, "(sends and receives need --roles"),
+        (["point_to_point"], True, "that --roles names)"),
+        (["wait"], False, "(MPI_Wait does not say"),
+        (["all_reduce"], False, "on the other ranks: waits"),
+        ([], False, None),
+    ],
 )
 def test_communication_without_counterparts(
-    blind: int, roles_given: bool, words: str | None
+    operations: list[str], roles_given: bool, words: str | None
 ) -> None:
     made = world(4, 20, 0)
     output = match(made.collectives, made.utc_starts)
     groups = with_waits(output, made.utc_starts).groups
     found = communication_warnings(
-        replace(output.summary, calls=0), groups, [*range(4)], blind=blind, roles_given=roles_given
+        replace(output.summary, calls=0),
+        groups,
+        [*range(4)],
+        operations=operations,
+        roles_given=roles_given,
     )
     said = [each.message for each in found if each.code == "waits-unknown"]
     assert len(said) == (words is not None)

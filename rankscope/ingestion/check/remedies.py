@@ -38,7 +38,7 @@ OF_ANY = {
     "waits-disagree": "nothing to do; take waits below that difference with caution",
     "waits-lower-bounds": "record every rank, and ingest all reports together",
     "waits-unknown": "record the communication on every rank; for sends and receives, give "
-    "--roles with pp=",
+    "--roles with pp=; nothing tells more of MPI_Wait",
     "warmup-unsettled": "look at rankscope plot heatmap, and choose iterations with --iter-range",
 }
 """Warning code → what to do, whatever recorded the reports."""
