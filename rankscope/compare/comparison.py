@@ -9,7 +9,14 @@ import polars as pl
 
 from rankscope.compare import scores
 from rankscope.compare.iteration_clusters import by_iteration
-from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, role_of, stored_rows
+from rankscope.compare.metric_table import (
+    NUMBERING,
+    WHO,
+    looked_up,
+    role_of,
+    stored_rows,
+    without_end,
+)
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.errors import UsageError
 from rankscope.judge.excess import excess_of
@@ -257,7 +264,8 @@ class Comparison:
         outliers = self.outliers
         if outliers.story is None or outliers.metric is None or not outliers.stored:
             return outliers.frame
-        return flagged(excess_of(self.rows(), outliers.metric), outliers.story)
+        rows = without_end(self.tables, self.clock, self.rows())
+        return flagged(excess_of(rows, outliers.metric), outliers.story)
 
     def rank_iterations(self) -> pl.DataFrame:
         """The table `rank_iterations`: every metric, flagged, cause and selected, without host

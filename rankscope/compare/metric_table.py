@@ -10,7 +10,7 @@ import polars as pl
 
 from rankscope.match.roles import Roles
 from rankscope.match.selection import Scope
-from rankscope.model.kinds import NAMED_PHASES
+from rankscope.model.kinds import NAMED_PHASES, STEP_PHASES
 from rankscope.model.metrics import METRICS, columns_of, compared_metrics
 from rankscope.model.metrics import Scope as MetricScope
 from rankscope.model.schema import MEASURES
@@ -129,3 +129,39 @@ def lacks_phases(rows: pl.DataFrame) -> bool:
     """Whether rows are about whole captures without phases, which are judged by arrivals."""
     phases = columns_of(NAMED_PHASES)
     return rows["iteration"].n_unique() == 1 and all(not rows[name].sum() for name in phases)
+
+
+def without_end(tables: RunTables, clock: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows without unusual work at the end of the record.
+
+    Nobody is seen to wait for what follows the last collective of the record. So of that, no more
+    than the rank's median of each phase counts.
+
+    Args:
+        tables: of the run.
+        clock: of the rows.
+        rows: of the metric table in the selected iterations.
+    """
+    last = tables.iterations["iteration"].max()
+    if not isinstance(last, int) or last not in rows["iteration"]:
+        return rows
+    ends = tables.read("collectives", ["rank", "end_ns"], iterations=[last])
+    columns = ["rank", "iteration", "window_start_ns", "iteration_ns"]
+    left = (
+        tables.read("measures", columns, iterations=[last], clock=clock)
+        .join(ends.group_by("rank").agg(pl.col("end_ns").max()), on="rank")
+        .with_columns(left=pl.col("window_start_ns") + pl.col("iteration_ns") - pl.col("end_ns"))
+        .select("rank", "iteration", "left")
+        .drop_nulls()
+    )
+    phases = columns_of(("other", *reversed(STEP_PHASES)))
+    usual = rows.group_by("rank").agg(pl.col(phases).median())
+    cut = rows.join(left, on=["rank", "iteration"]).join(usual, on="rank", suffix="_usual")
+    for phase in phases:
+        more = (pl.col(phase) - pl.col(f"{phase}_usual")).clip(0).fill_null(0).cast(pl.Int64)
+        more = pl.min_horizontal(more, pl.col("left").clip(0))
+        cut = cut.with_columns(
+            pl.col(phase, "work_ns") - more, left=pl.col("left") - pl.col(phase).fill_null(0)
+        )
+    others = rows.join(left, on=["rank", "iteration"], how="anti")
+    return pl.concat([others, cut.select(rows.columns)])

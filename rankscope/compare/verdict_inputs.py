@@ -4,7 +4,7 @@ import polars as pl
 
 from rankscope.compare.breakdowns import by_collective
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.metric_table import lacks_phases
+from rankscope.compare.metric_table import lacks_phases, without_end
 from rankscope.compare.reuse import known_story
 from rankscope.compare.run_facts import far_clocks, keep_time
 from rankscope.judge.causes.registry import tables_of
@@ -47,7 +47,8 @@ def verdict_inputs(
         ranks = sorted(tables.ranks["rank"])
         blocked = exposed(comparison.scope, ranks, numbers)
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)
-    judged, outside = _judged_rows(rows.select(JUDGED), spans, of_captures=comparison.of_captures)
+    judged = without_end(tables, comparison.clock, rows.select(JUDGED))
+    judged, outside = _judged_rows(judged, spans, of_captures=comparison.of_captures)
     transfer_ns, unmatched_ns = _exposed(rows)
     clocks = comparison.matching.clocks
     far = tuple(far_clocks(comparison.scope, clocks))
@@ -110,6 +111,7 @@ def _story_of_the_run(
         if known is not None:
             return known
     rows = comparison.rows(all_iterations=True).select(JUDGED)
+    rows = without_end(comparison.tables, comparison.clock, rows)
     rows = rows.filter(~pl.col("iteration").is_in({*settling} - selected))
     return story_of(excess_of(_in_one_role(rows, comparison), metric))
 

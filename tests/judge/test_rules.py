@@ -7,6 +7,7 @@ import pytest
 
 import rankscope
 from tests.forge import Plant, forge, scene
+from tests.forge.job import Where
 from tests.forge.plants import hit_list
 from tests.support import MS, MakeStored, Stored, mostly_nightly, mostly_slow, one_at_a_time
 
@@ -155,6 +156,21 @@ def test_an_event_in_the_warm_up_is_a_fact_of_a_range_that_includes_it(tmp_path:
     assert not run.imbalance(iter_range=slice(1, 5)).verdict.ranks
     verdict = run.imbalance(iter_range=slice(0, 5)).verdict
     assert (verdict.kind, verdict.ranks, verdict.iterations) == ("transient", (1,), (0,))
+
+
+@pytest.mark.parametrize(
+    ("where", "iteration", "named"),
+    [("optimizer", 19, ()), ("optimizer", 18, (1,)), ("load", 19, (1,))],
+)
+def test_nobody_waits_for_the_end_of_the_record(
+    tmp_path: Path, where: Where, iteration: int, named: tuple[int, ...]
+) -> None:
+    plain = scene("plain", ranks=4, iterations=20)
+    event = Plant("transient", where, (1,), extra_ns=300 * MS, iterations=(iteration,))
+    forge(replace(plain, plants=(event,)), tmp_path / "reports")
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb", jobs=1)
+    assert run.imbalance().verdict.ranks == named
+    assert run.imbalance(iter_range=slice(10, 20)).verdict.ranks == named
 
 
 def test_nothing_visible_of_communication_is_inconclusive(stored: MakeStored) -> None:
