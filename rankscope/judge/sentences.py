@@ -124,8 +124,13 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     inputs = judged.inputs
     missing, roles = inputs.run.missing_ranks, [*inputs.role_of.values()]
     named = [inputs.role_of[rank] for rank in verdict.ranks]
-    if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
-        yield "they are half of the ranks of their role: the others may as well be unusually fast"
+    if any(2 * named.count(role) == roles.count(role) for role in {*named}):
+        if len(named) > 1:
+            yield (
+                "they are half of the ranks of their role: the others may as well be unusually fast"
+            )
+        elif verdict.kind is VerdictKind.PERSISTENT:
+            yield "only one other rank does the same work, and it may as well be unusually fast"
     yield from held_up(inputs, LARGE_TRANSFER)
     if verdict.cause == Phase.LOAD and inputs.run.ends_alone:
         yield (

@@ -30,6 +30,12 @@ def always(_: int) -> bool:
     return True
 
 
+def of_two() -> VerdictInputs:
+    """There are only ranks 0 and 1, and rank 1 is always slow."""
+    wide = late((1,), always).wide.filter(pl.col("rank") < 2)
+    return inputs_of(wide, run=replace(SUMMARY, ranks=2))
+
+
 def spiked() -> VerdictInputs:
     """Rank 3 is always slow, rank 1 once."""
     rows = [
@@ -109,6 +115,12 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         of the time (2.0 s); all imbalance together costs at most 20 %; they are half of the ranks
         of their role: the others may as well be unusually fast; the run cannot be replayed, so
         gains are upper bounds."""),
+    "one of two ranks": (lambda: judge(of_two()), """
+        Rank 1 (node0) is slow over all 20 iterations: it needs 20.0 ms more work than the median
+        rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 % of the time (2.0
+        s); all imbalance together costs at most 20 %; only one other rank does the same work, and
+        it may as well be unusually fast; the run cannot be replayed, so gains are upper
+        bounds."""),
     "now and then": (lambda: judge(late((3,), lambda i: i % 5 == 4, 40)), """
         Rank 3 (node0) is slow in every 5th iteration (4, 9, 14, 19): it needs 40.0 ms more work
         than the median rank then, 100 % of it in backward. Fixing it would save at most 160.0 ms,
