@@ -27,7 +27,7 @@ def measured(ways: list[Rival], reports: list[Path], processes: int, repeat: int
     """What each way takes, the first being rankscope; the best of some runs.
 
     Raises:
-        Failed: rankscope fails; of another way its failure is told.
+        Failed: rankscope fails. Where another way fails, its failure is reported.
     """
     folder = reports[0].parent.parent
     inputs = {

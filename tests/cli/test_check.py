@@ -62,7 +62,7 @@ def test_unusable_reports_exit_3_and_are_all_reported(cli: Cli, reports: list[Pa
     assert "the slowest rank may be among those without a report" in lines[0]
     assert sum(line.startswith("✗") for line in lines) == 2
     assert any(line.startswith("report_rank_0.sqlite: is not an Nsight") for line in lines)
-    assert any(line.startswith("- ranks 2-3: ") and "mend the reports" in line for line in lines)
+    assert any(line.startswith("- ranks 2-3: ") and "repair the reports" in line for line in lines)
 
 
 def without_collectives(reports: list[Path]) -> None:

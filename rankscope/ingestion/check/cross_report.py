@@ -90,7 +90,7 @@ def _missing(reports: list[Examined], unread: int) -> Iterator[Placed]:
     missing = tuple(sorted({*range(world or max(present) + 1)} - present))
     if missing:
         message = missing_ranks(missing, world, len(present)).message
-        hint = "mend the reports that cannot be used: they may be of these ranks"
+        hint = "repair the reports that cannot be used: they may be of these ranks"
         for examined in reports:
             may_be = hint if unread >= len(missing) else None
             yield _placed(examined, "missing-ranks", message, hint=may_be)
