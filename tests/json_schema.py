@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 import rankscope
 from rankscope.output.documents.capture import Capture
@@ -39,6 +40,7 @@ def schema() -> dict[str, Any]:
         (*DOCUMENTS, Answer), ref_template="#/$defs/{name}"
     )
     for shape in shapes.values():
+        _always_there(shape)
         if "format" in shape.get("properties", {}):
             shape["properties"]["format"]["description"] = FORMAT
     shapes["Answer"]["properties"]["format"] = {"type": "string", "description": FORMAT}
@@ -50,6 +52,14 @@ def schema() -> dict[str, Any]:
         "oneOf": list(references[:-1]),
         "$defs": _null_last(shapes),
     }
+
+
+def _always_there(shape: dict[str, Any]) -> None:
+    """Require the keys that have a default in Python: a document always has them."""
+    keys = shape.get("properties", {})
+    given = {name for name, key in keys.items() if key.pop("default", UNSET) is not UNSET}
+    if given:
+        shape["required"] = [name for name in keys if name in given | {*shape.get("required", ())}]
 
 
 def _null_last(value: Any) -> Any:

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -255,9 +255,10 @@ def _wrong(value: object, name: str, ranks: set[int]) -> Iterator[str]:
     elif isinstance(value, tuple | list):
         for each in value:
             yield from _wrong(each, name, ranks)
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from _wrong(getattr(value, each.name), each.name, ranks)
+    else:
+        for kind in ("__struct_fields__", "__dataclass_fields__"):
+            for each in getattr(value, kind, ()):
+                yield from _wrong(getattr(value, each), each, ranks)
 
 
 def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFrame]) -> Comparison:

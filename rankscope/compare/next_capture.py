@@ -3,13 +3,16 @@
 import math
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.capture import CaptureConfig
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.judge.causes import blocked, counters
+from rankscope.model.columns import says
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Finding, Pick, Verdict
 from rankscope.sources.recorders import Recorder, recorder_of
@@ -34,14 +37,13 @@ FILES = r"read|write|fsync|fdatasync|open|stat|fadvise|sync_file"
 """Calls of the operating system about files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """One option of nsys that the next capture needs."""
+class Needed(Struct, frozen=True):
+    """An option of nsys that the next capture needs."""
 
-    option: str
-    reason: str
-    privilege: str
-    cost: str
+    option: Annotated[str, says("an option of nsys")]
+    reason: Annotated[str, says("what it tells")]
+    privilege: Annotated[str, says("what it asks for")]
+    cost: Annotated[str, says("what it costs")]
 
 
 HOST = Needed(

@@ -197,7 +197,7 @@ def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> 
         return rows
     if taken == AUTO:
         steps = [
-            replace(each, message=f"{each.message}; {because or TAKEN[AUTO]}")
+            RunWarning(each.code, f"{each.message}; {because or TAKEN[AUTO]}", each.ranks)
             if each.code == "steps-found"
             else each
             for each in rows.problems

@@ -1,11 +1,11 @@
 """The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.judge import preconditions
 from rankscope.judge.causes import registry

@@ -4,7 +4,8 @@ What fixing it would save, what else is slow, what all imbalance costs, and what
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, Straggler

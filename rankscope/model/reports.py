@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
+
+from rankscope.model.columns import says
 from rankscope.model.kinds import EvidenceKind
 
 if TYPE_CHECKING:
@@ -223,34 +226,33 @@ ENDS_ALONE = "iterations-assumed"
 """The code of the warning that only the ends of iterations are recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunWarning:
-    """A warning that is shown with the numbers it concerns."""
+class RunWarning(Struct, frozen=True):
+    """Missing or weak evidence."""
 
-    code: str
-    message: str
-    ranks: tuple[int, ...] = ()
+    code: Annotated[str, says("the name of the warning: `rankscope explain CODE` has more")]
+    message: Annotated[str, says("what is missing or weak, in words")]
+    ranks: Annotated[tuple[int, ...], says("the ranks that it is about; empty: the run")] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckWarning:
+class CheckWarning(Struct, frozen=True):
     """What is wrong with a report, and how to capture it better."""
 
-    code: str
-    message: str
-    hint: str
-    fatal: bool = False  # the report cannot be used with it
+    code: Annotated[str, says("the name of the warning")]
+    message: Annotated[str, says("what is wrong")]
+    hint: Annotated[str, says("what to do")]
+    fatal: Annotated[bool, says("whether the report cannot be used")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What a report can answer."""
 
-    iterations: bool = False  # it has steps
-    phases: bool = False  # named parts of them
-    gpu: bool = False  # work of the device, so that phases can be timed there
-    collectives: bool = False  # communication, so that waiting can be separated from working
-    clocks: bool = False  # its times can be compared with those of other ranks
+    iterations: Annotated[bool, says("whether it has steps")] = False
+    phases: Annotated[bool, says("whether it has named parts of them")] = False
+    gpu: Annotated[bool, says("whether phases can be timed on the device")] = False
+    collectives: Annotated[bool, says("whether waiting can be separated from working")] = False
+    clocks: Annotated[bool, says("whether its times can be compared with those of other ranks")] = (
+        False
+    )
 
 
 @dataclass(frozen=True, slots=True)

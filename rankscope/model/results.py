@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from rankscope.model.columns import says
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
@@ -40,100 +44,161 @@ class MetricSummary:
     lost: int | float | None  # sum over ranks and iterations of (max - x)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that took longer than on the role's median rank, in the flagged iterations."""
+class Finding(Struct, frozen=True):
+    """One reason of the excess, largest first."""
 
-    kind: CauseKind
-    name: str
-    excess_ns: int  # mean per flagged iteration
-    share: float  # of the rank's excess
-    activity: str  # kernel | kernels (several small ones) | copy | set | idle | range | host
-    phase: str | None = None  # that was looked at; None: all
-    evidence: tuple[str, ...] = ()  # tables that it rests on
-    detail: str = ""  # what more is known of it, in words
-    usual_ns: int | None = None  # mean per flagged iteration on the median rank; None: unknown
-    count: int = 1  # kernels that it is of
+    kind: Annotated[CauseKind, says("the cause")]
+    name: Annotated[str, says("the name of the activity")]
+    excess_ns: Annotated[int, says("mean excess per flagged iteration")]
+    share: Annotated[float, says("share of the excess")]
+    activity: Annotated[
+        str,
+        says("`kernel`, `kernels`, `copy`, `set`, `idle`, `range`, `host` (what the thread did)"),
+    ]
+    phase: Annotated[str | None, says("phase that was looked at; null: all")] = None
+    evidence: Annotated[tuple[str, ...], says("tables that it rests on")] = ()
+    detail: Annotated[str, says("what more is known of it, in words; may be empty")] = ""
+    usual_ns: Annotated[
+        int | None, says("mean per flagged iteration on the median rank; null: unknown")
+    ] = None
+    count: Annotated[int, says("how many kernels it is of")] = 1
+    suspect: Annotated[CauseKind, says("the same as `kind`, under its older name")] = (
+        CauseKind.UNEXPLAINED
+    )
 
-    @property
-    def suspect(self) -> CauseKind:
-        """The same as `kind`, under its older name."""
-        return self.kind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Also:
-    """Something else that costs at least 1 % of the time once the verdict's ranks are fixed.
-
-    `gain_ns` is what fixing it would save in addition. Where gains are bounds, or the verdict's
-    ranks have more to do, it is what fixing it alone would save.
-    """
-
-    kind: VerdictKind  # `class` in JSON
-    ranks: tuple[int, ...] = ()
-    hosts: tuple[str, ...] = ()
-    iterations: tuple[int, ...] = ()
-    cause: str | None = None
-    excess_ns: int
-    gain_ns: int | None = None
-    period: int | None = None
-    since: int | None = None
-    sentence: str = ""
+    def __post_init__(self) -> None:
+        force_setattr(self, "suspect", self.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Leading:
-    """The ranks that lead where the verdict names none.
+class Also(Struct, frozen=True, kw_only=True):
+    """Something else that costs at least 1 % of the time."""
 
-    `gain_ns`: what fixing them would save; `gain`: as a share of the time. `chance`: how likely it
-    is that ranks of a run in which nobody in particular is slow look like that; None where no
-    chance is involved.
-    """
+    kind: Annotated[VerdictKind, says("its class")] = field(name="class")
+    ranks: Annotated[tuple[int, ...], says("its ranks")] = ()
+    hosts: Annotated[tuple[str, ...], says("its hosts")] = ()
+    iterations: Annotated[tuple[int, ...], says("the iterations in which its ranks are slow")] = ()
+    cause: Annotated[str | None, says("the phase with most of its excess")] = None
+    excess_ns: Annotated[int, says("its mean excess over the role's median")]
+    gain_ns: Annotated[
+        int | None,
+        says(
+            "what repairing it would save in addition; where gains are bounds, or the verdict's "
+            "ranks have more to do, what repairing it alone would save"
+        ),
+    ] = None
+    period: Annotated[int | None, says("k, where its ranks are slow in every k-th iteration")] = (
+        None
+    )
+    since: Annotated[int | None, says("the iteration from which on its ranks are slow")] = None
+    sentence: Annotated[str, says("what it is, in words")] = ""
 
-    ranks: tuple[int, ...]
-    gain_ns: int
-    gain: float
-    chance: float | None
+
+class Leading(Struct, frozen=True):
+    """The ranks that lead where the verdict names none."""
+
+    ranks: Annotated[tuple[int, ...], says("the ranks that lead")]
+    gain_ns: Annotated[
+        int, says("what fixing the leading ranks would save, over the selected iterations")
+    ]
+    gain: Annotated[float, says("`gain_ns` as a fraction of the time")]
+    chance: Annotated[
+        float | None,
+        says(
+            "how likely ranks lead as clearly in a run in which nobody in particular is slow; "
+            "null where no chance is involved"
+        ),
+    ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Who is slow, in what, when, and what it costs; `sentence` says it in words.
+class Verdict(Struct, frozen=True, kw_only=True):
+    """Who is slow, in what, when, and what it costs."""
 
-    Only `kind` and `next` are needed; the rest keeps its default where a class has nothing to say.
-    `cause` is the phase with most of the excess. `gain_ns` is the time that fixing the ranks (or
-    the roles, or the transfers) would save, `gain` its share of the time of the selected
-    iterations.
-    """
-
-    kind: VerdictKind  # `class` in JSON: CONTRACT.md
-    ranks: tuple[int, ...] = ()
-    roles: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    cause: str | None = None
-    cause_share: float | None = None
-    excess_ns: int | None = None
-    excess: float | None = None
-    iterations: tuple[int, ...] = ()
-    iterations_share: float | None = None
-    period: int | None = None
-    gain_ns: int | None = None
-    gain: float | None = None
-    gain_is_bound: bool = False  # gains are at most these
-    gain_all_ns: int | None = None  # of every rank at its role's median
-    gain_all: float | None = None
-    more_work_ranks: tuple[int, ...] = ()  # who is given more to do
-    costless_ranks: tuple[int, ...] = ()  # usually slow, but hardly anything waits for them
-    also: tuple[Also, ...] = ()
-    sentence: str = ""
-    next: str
-    since: int | None = None  # the iteration from which on the rank is slow
-    spells: tuple[tuple[int, int], ...] = ()  # first and last iteration of each slow spell
-    interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`
-    findings: tuple[Finding, ...] = ()
-    leading: Leading | None = None  # of an inconclusive verdict
-    holders: tuple[int, ...] = ()  # hold most of the cost of a rotating imbalance
-    settles: int | None = None  # about how many iterations would settle it
+    kind: Annotated[VerdictKind, says("the class of the verdict")] = field(name="class")
+    ranks: Annotated[
+        tuple[int, ...],
+        says(
+            "the slow ranks; empty for `balanced`, `communication`, `rotating`, `structural` and "
+            "`inconclusive`"
+        ),
+    ] = ()
+    roles: Annotated[tuple[str, ...], says("the role of a structural verdict")] = ()
+    hosts: Annotated[tuple[str, ...], says("hosts that are slow as a whole")] = ()
+    cause: Annotated[str | None, says("the phase with most of the excess")] = None
+    cause_share: Annotated[float | None, says("the share of that phase in the excess")] = None
+    excess_ns: Annotated[
+        int | None, says("mean excess over the role's median in `verdict.iterations`")
+    ] = None
+    excess: Annotated[
+        float | None, says("`excess_ns` as a fraction of the role's median iteration")
+    ] = None
+    iterations: Annotated[
+        tuple[int, ...], says("the selected iterations in which the ranks are slow")
+    ] = ()
+    iterations_share: Annotated[
+        float | None, says("the share of `iterations` in the selected ones")
+    ] = None
+    period: Annotated[int | None, says("k, where the ranks are slow in every k-th iteration")] = (
+        None
+    )
+    gain_ns: Annotated[
+        int | None, says("what a repair would save over the selected iterations")
+    ] = None
+    gain: Annotated[float | None, says("`gain_ns` as a fraction of the time")] = None
+    gain_is_bound: Annotated[
+        bool,
+        says(
+            "`true` where the gains are at most these (METHOD.md#what-if says when), or where "
+            "waiting for the network is all there is"
+        ),
+    ] = False
+    gain_all_ns: Annotated[
+        int | None,
+        says(
+            "what would be saved if every rank and role were at its median, and every transfer "
+            "as usual; less than `leading.gain_ns` where most ranks may be slow, because that "
+            "compares them with the fast ones"
+        ),
+    ] = None
+    gain_all: Annotated[float | None, says("`gain_all_ns` as a fraction of the time")] = None
+    more_work_ranks: Annotated[tuple[int, ...], says("the ranks that are given more to do")] = ()
+    costless_ranks: Annotated[
+        tuple[int, ...],
+        says(
+            "ranks that are slow beyond chance, but whose repair would save less than 1 % of the "
+            "time"
+        ),
+    ] = ()
+    also: Annotated[
+        tuple[Also, ...], says("up to three others that cost at least 1 % of the time")
+    ] = ()
+    sentence: Annotated[str, says("the answer in words")] = ""
+    next: Annotated[str, says("what would settle it or what to look at")]
+    since: Annotated[int | None, says("the first iteration of a lasting change")] = None
+    spells: Annotated[
+        tuple[tuple[int, int], ...], says("first and last iteration of each slow spell")
+    ] = ()
+    interval: Annotated[tuple[float, float] | None, says("95 % bootstrap interval of `excess`")] = (
+        None
+    )
+    findings: Annotated[tuple[Finding, ...], says("reasons of the excess, largest first")] = ()
+    leading: Annotated[
+        Leading | None,
+        says("of some `inconclusive` and `rotating` verdicts: the ranks that lead; else null"),
+    ] = None
+    holders: Annotated[
+        tuple[int, ...],
+        says(
+            "of a `rotating` verdict: the ranks that hold most of what imbalance costs, each in "
+            "different iterations; no accusation"
+        ),
+    ] = ()
+    settles: Annotated[
+        int | None,
+        says(
+            "about how many iterations would settle an `inconclusive` verdict; null where that "
+            "is unknown, or another capture is needed"
+        ),
+    ] = None
 
     @property
     def slow_sets(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
@@ -169,19 +234,20 @@ class Verdict:
         return inline.paragraphs(self.first_sentence, others, f"Next: {self.next}.")
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A stretch of one report to look at, as the GUI shows it.
+class Window(Struct, frozen=True):
+    """Where to look, on the report's own axis and on that of the first picked report."""
 
-    `start_ns`, `end_ns` on the report's own axis; `shared_…` on the axis of the first picked
-    report, which is that of a timeline of several. None where a session's UTC start is unknown.
-    """
-
-    iteration: int
-    start_ns: int
-    end_ns: int
-    shared_start_ns: int | None
-    shared_end_ns: int | None
+    iteration: Annotated[int, says("the iteration to look at")]
+    start_ns: Annotated[
+        int, says("where to look, in the report's own time: from the end of the iteration before")
+    ]
+    end_ns: Annotated[int, says("where the part to look at ends, in the report's own time")]
+    shared_start_ns: Annotated[
+        int | None, says("`start_ns` in the time of the first picked report; null: unknown")
+    ]
+    shared_end_ns: Annotated[
+        int | None, says("`end_ns` in the time of the first picked report; null: unknown")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,13 +304,12 @@ class RunFacts:
     drift_ppm: dict[int, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
-    """POP's parallel efficiency and its factors, of `work` instead of useful computation."""
+class Efficiency(Struct, frozen=True):
+    """POP's parallel efficiency and its factors, of work instead of useful computation."""
 
-    load_balance: float  # mean work / longest work, over ranks
-    communication: float  # longest work / time
-    parallel: float  # their product
+    load_balance: Annotated[float, says("POP's load balance: mean work / longest work, over ranks")]
+    communication: Annotated[float, says("POP's communication efficiency: longest work / time")]
+    parallel: Annotated[float, says("the product of both")]
 
 
 @dataclass(frozen=True, slots=True)

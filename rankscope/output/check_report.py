@@ -2,7 +2,6 @@
 
 import os
 import re
-from dataclasses import fields
 
 import polars as pl
 
@@ -11,7 +10,7 @@ from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import UNKNOWN, agreeing, and_more, counted, ranks_text, span
 
-ABILITIES = tuple(field.name for field in fields(Abilities))
+ABILITIES = Abilities.__struct_fields__
 """Names of the fields of `Abilities`."""
 
 MOST_LINES = 20

@@ -79,12 +79,12 @@ def documents() -> tuple[tuple[str, str, tuple[Entry, ...]], ...]:
 
     Returns:
         Per document: the name of the command, the description of the document, and an entry per
-        key that no earlier document has explained.
+        key of a shape that no earlier key has explained.
     """
     schema = json.loads((FOLDER / SCHEMA).read_text("utf-8"))
     shapes = schema["$defs"]
     shared = shapes["Answer"]["properties"]
-    known: set[str] = set()
+    explained: set[str] = set()
     fields_by_command = []
     for each in ("Answer", *(_shape_name(each) for each in schema["oneOf"])):
         properties = dict(shapes[each]["properties"])
@@ -93,10 +93,9 @@ def documents() -> tuple[tuple[str, str, tuple[Entry, ...]], ...]:
             command = "all commands"
         else:
             properties = {name: value for name, value in properties.items() if name not in shared}
-        explained = {each}
-        keys = _keys(properties, "", shapes, frozenset(known), explained)
+        explained.add(each)
+        keys = _keys(properties, "", shapes, explained)
         entries = tuple(Entry(f"{FIELDS_OF} {command}", key, text) for key, text in keys)
-        known |= explained
         fields_by_command.append((command, shapes[each]["description"], entries))
     return tuple(fields_by_command)
 
@@ -105,14 +104,12 @@ def _keys(
     properties: dict[str, Any],
     path: str,
     shapes: dict[str, Any],
-    known: frozenset[str],
     explained: set[str],
 ) -> Iterator[tuple[str, str]]:
     """The keys of an object and of the objects in it, each with its meaning as a sentence.
 
     Args:
-        known: shapes whose keys an earlier document has explained.
-        explained: the shapes whose keys are explained here are added to it.
+        explained: shapes that are not explained again; those of the keys are added.
     """
     for name, schema in properties.items():
         key, suffix = f"{path}{name}", "."
@@ -122,12 +119,13 @@ def _keys(
             inner, suffix = inner["items"], "[]."
         shape = shapes[_shape_name(inner)] if "$ref" in inner else inner
         text = schema.get("description") or shape["description"].rstrip(".")
-        if "enum" in shape:
+        is_new = shape.get("title") not in explained
+        explained |= {shape["title"]} if "title" in shape else set()
+        if "enum" in shape and is_new:
             text += f" ({', '.join(f'`{value}`' for value in shape['enum'])})"
         yield key, f"{text[:1].upper()}{text[1:]}."
-        if "properties" in shape and shape["title"] not in known:
-            explained.add(shape["title"])
-            yield from _keys(shape["properties"], f"{key}{suffix}", shapes, known, explained)
+        if "properties" in shape and is_new:
+            yield from _keys(shape["properties"], f"{key}{suffix}", shapes, explained)
 
 
 def _shape_name(reference: dict[str, str]) -> str:

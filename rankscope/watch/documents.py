@@ -4,19 +4,19 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import polars as pl
-from msgspec import Struct, field
 
 from rankscope.compare.comparison import Comparison
 from rankscope.model.columns import says
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import column_of
-from rankscope.output.documents.common import Answer, run_of, struct_of, warnings_of
-from rankscope.output.documents.verdict import Verdict, verdict_of
+from rankscope.model.results import Verdict
+from rankscope.output.documents.common import Answer, run_of
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import moment, short_path
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
 from rankscope.watch.watcher import Announcement, Watcher
+from rankscope.watch.windows import VerdictKey
 
 PREFIX = "rankscope_watch_"
 """Beginning of the names of metrics for node_exporter."""
@@ -42,16 +42,6 @@ def line(announcement: Announcement) -> str:
     return sanitized(text, LONGEST)
 
 
-class Announced(Struct, kw_only=True):
-    """What makes a verdict another one; as in `verdict`."""
-
-    kind: Annotated[VerdictKind, says("its class")] = field(name="class")
-    ranks: Annotated[tuple[int, ...], says("its ranks")]
-    hosts: Annotated[tuple[str, ...], says("its hosts")]
-    roles: Annotated[tuple[str, ...], says("its roles")]
-    cause: Annotated[str | None, says("its phase")]
-
-
 class Watch(Answer, kw_only=True, tag="rankscope/watch/1"):
     """A verdict of a window that is announced; a line each."""
 
@@ -64,7 +54,7 @@ class Watch(Answer, kw_only=True, tag="rankscope/watch/1"):
         ),
     ]
     previous: Annotated[
-        Announced | None,
+        VerdictKey | None,
         says(
             "the verdict that was announced before for this window, else for the one before it; "
             "null: none"
@@ -75,15 +65,15 @@ class Watch(Answer, kw_only=True, tag="rankscope/watch/1"):
 
 def document(announcement: Announcement) -> Watch:
     """The JSON object of a verdict that changed."""
-    comparison, previous = announcement.comparison, announcement.previous
+    comparison = announcement.comparison
     return Watch(
         run=run_of(announcement.db, comparison.facts),
-        warnings=warnings_of(announcement.warnings),
+        warnings=announcement.warnings,
         time=str(moment(announcement.time_ns)),
         window=announcement.window,
         changed=announcement.changed,
-        previous=None if previous is None else struct_of(Announced, previous),
-        verdict=verdict_of(comparison.verdict),
+        previous=announcement.previous,
+        verdict=comparison.verdict,
     )
 
 

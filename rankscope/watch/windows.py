@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 import polars as pl
@@ -17,6 +17,8 @@ import polars as pl
 from rankscope.errors import DatabaseError
 from rankscope.ingestion.existing import StoredReports
 from rankscope.ingestion.runs import runs_of
+from rankscope.model.columns import says
+from rankscope.model.kinds import VerdictKind
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Verdict
 from rankscope.sources.same_job import CLOCK_SLACK_NS, Capture
@@ -32,20 +34,19 @@ NOTE_KEY = "announced"
 """Key of `meta`: the verdict that was announced last, and from which reports."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictKey:
-    """What identifies a verdict; verdicts that differ in numbers alone are the same."""
+class VerdictKey(msgspec.Struct, frozen=True):
+    """What makes a verdict another one; as in `verdict`."""
 
-    kind: str
-    ranks: tuple[int, ...]
-    hosts: tuple[str, ...]
-    roles: tuple[str, ...]
-    cause: str | None
+    kind: Annotated[VerdictKind, says("its class")] = msgspec.field(name="class")
+    ranks: Annotated[tuple[int, ...], says("its ranks")]
+    hosts: Annotated[tuple[str, ...], says("its hosts")]
+    roles: Annotated[tuple[str, ...], says("its roles")]
+    cause: Annotated[str | None, says("its phase")]
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         """That of a verdict."""
-        return cls(verdict.kind.value, verdict.ranks, verdict.hosts, verdict.roles, verdict.cause)
+        return cls(verdict.kind, verdict.ranks, verdict.hosts, verdict.roles, verdict.cause)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ import msgspec
 import pytest
 from rankscope_cli.main import COMMANDS
 
-from rankscope.compare import next_capture
 from rankscope.history.diff import shifts
 from rankscope.model import reports, results
 from rankscope.output import explain
-from rankscope.output.documents import capture, diff, imbalance, pick_reports, verdict
+from rankscope.output.documents import diff, imbalance
 from rankscope.output.documents import reports as report_documents
-from rankscope.output.documents.common import Error, RunWarning, one_line
+from rankscope.output.documents.common import Error, one_line
 from rankscope.output.documents.imbalance import Imbalance
 from rankscope.output.documents.reports import IngestRuns
 from tests import json_schema
@@ -60,21 +59,10 @@ def test_every_key_is_explained() -> None:
 @pytest.mark.parametrize(
     ("result", "shape", "own"),
     [
-        (reports.RunWarning, RunWarning, ()),
         (results.MetricSummary, imbalance.Metric, ("lost", "lost_ns", "unit")),
-        (results.Efficiency, imbalance.Efficiency, ()),
-        (results.Verdict, verdict.Verdict, ()),
-        (results.Also, verdict.Also, ()),
-        (results.Finding, verdict.Finding, ("suspect",)),
-        (results.Leading, verdict.Leading, ()),
-        (results.Window, pick_reports.Window, ()),
-        (results.Window, pick_reports.RankWindow, ("rank",)),
         (shifts.Change, diff.RankChange, ("before", "after")),
         (shifts.Change, diff.Change, ("before", "after", "rank")),
-        (next_capture.Needed, capture.NeededOption, ()),
         (reports.ReportOutcome, report_documents.Ingested, ()),
-        (reports.Abilities, report_documents.Abilities, ()),
-        (reports.CheckWarning, report_documents.Problem, ()),
     ],
 )
 def test_a_result_is_published_as_a_whole(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,13 +97,15 @@ def _show_warnings(db: Path, output: Format) -> None:
     warnings = comparison.warnings
     launcher = launcher_by_kind(comparison.tables.reports["kind"])
     if output is Format.JSON:
-        from rankscope.output.documents.common import run_of, warnings_of
+        from rankscope.output.documents.common import run_of
         from rankscope.output.documents.reports import Check
 
         run = run_of(db, comparison.facts)
-        console.write_document(Check(run=run, warnings=warnings_of(warnings), usable=True))
+        console.write_document(Check(run=run, warnings=tuple(warnings), usable=True))
         return
     if output in (Format.CSV, Format.MARKDOWN):
+        from msgspec.structs import asdict
+
         schema = dict.fromkeys(("code", "message", "ranks", "hint"), pl.String)
         frame = pl.DataFrame(
             [{**asdict(each), "hint": remedy(each.code, launcher)} for each in warnings],

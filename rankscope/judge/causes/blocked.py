@@ -1,9 +1,9 @@
 """Cause: the thread waits in a call of the operating system."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.detector import Detector, Precedence

@@ -1,6 +1,6 @@
 """Cause: the device runs the same kernels more slowly."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.counters import TABLE, device_words

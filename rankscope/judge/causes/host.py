@@ -1,8 +1,7 @@
 """Causes on the host: states in which slow ranks' training threads stayed longer than peers."""
 
-from dataclasses import replace
-
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.model.kinds import CauseKind, HostState

@@ -1,10 +1,10 @@
 """All causes that can be found, and what they find in a run."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.judge.causes import (
     allocator,

@@ -24,15 +24,6 @@ class RecordedIterations(Struct, kw_only=True):
     last: Annotated[int, says("the last iteration that is recorded")]
 
 
-class NeededOption(Struct, kw_only=True):
-    """An option of nsys that the next capture needs."""
-
-    option: Annotated[str, says("an option of nsys")]
-    reason: Annotated[str, says("what it tells")]
-    privilege: Annotated[str, says("what it asks for")]
-    cost: Annotated[str, says("what it costs")]
-
-
 class NextCapture(Struct, kw_only=True):
     """What the next capture records, and why."""
 
@@ -43,7 +34,7 @@ class NextCapture(Struct, kw_only=True):
         float | None, says("seconds from the start to the beginning of the recording; null: none")
     ]
     duration_s: Annotated[float | None, says("seconds of the recording")]
-    options: Annotated[tuple[NeededOption, ...], says("the options that are needed")]
+    options: Annotated[tuple[next_capture.Needed, ...], says("the options that are needed")]
 
 
 class Capture(Answer, kw_only=True, tag="rankscope/capture/1"):
@@ -72,6 +63,6 @@ def capture(
             following,
             ranks=tuple(ranks),
             iterations=RecordedIterations(first=first, last=last),
-            options=tuple(struct_of(NeededOption, each) for each in following.needed),
+            options=following.needed,
         )
     return Capture(run=None, warnings=(), script=script, output=output, start=start, need=need)

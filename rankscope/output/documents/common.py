@@ -6,7 +6,6 @@ Times are integers in ns, unknown is null. A key that a document may lack is `UN
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -15,9 +14,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
+from rankscope.model.reports import RunWarning
 
 if TYPE_CHECKING:
-    from rankscope.model import reports, results
+    from rankscope.model import results
 
 Document = dict[str, Any]
 """A JSON object."""
@@ -76,14 +76,6 @@ class Run(Struct, kw_only=True):
     clock_reason: Annotated[str, says("why this clock")]
     iterations: Annotated[SelectedIterations, says("the selected iterations")]
     clocks: Annotated[Clocks, says("how the clocks of the ranks are tied together")]
-
-
-class RunWarning(Struct, kw_only=True):
-    """Missing or weak evidence."""
-
-    code: Annotated[str, says("the name of the warning: `rankscope explain CODE` has more")]
-    message: Annotated[str, says("what is missing or weak, in words")]
-    ranks: Annotated[tuple[int, ...], says("the ranks that it is about; empty: the run")]
 
 
 class Answer(Struct, kw_only=True, tag_field="format", tag="rankscope/<command>/1"):
@@ -173,8 +165,3 @@ def run_of(db: Path | None, facts: results.RunFacts | None) -> Run | None:
             drift_ppm={str(rank): drift for rank, drift in facts.drift_ppm.items()},
         ),
     )
-
-
-def warnings_of(problems: Iterable[reports.RunWarning]) -> tuple[RunWarning, ...]:
-    """`warnings`."""
-    return tuple(struct_of(RunWarning, each) for each in problems)

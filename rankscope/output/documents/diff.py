@@ -12,60 +12,42 @@ from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, S, run_of, struct_of, warnings_of
-from rankscope.output.documents.verdict import Verdict, verdict_of
+from rankscope.model.results import Verdict
+from rankscope.output.documents.common import Answer, S, run_of, struct_of
 
-Name = Annotated[str, says("the name of the metric")]
-Time = float | None | UnsetType
-BeforeNs = Annotated[Time, says("its score before, of a time")]
-Before = Annotated[Time, says("its score before, of another unit")]
-AfterNs = Annotated[Time, says("its score after, of a time")]
-After = Annotated[Time, says("its score after, of another unit")]
-Relative = Annotated[float | None, says("after / before - 1; null where there was nothing before")]
-Low = Annotated[
-    float | None,
-    says(
-        "lower end of the interval of the change, which holds for all rows at once in 98 of 100 "
-        "cases; null where nothing varies"
-    ),
-]
-High = Annotated[float | None, says("upper end of the interval of the change")]
-Certain = Annotated[
-    bool,
-    says(
-        "the interval does not include 0, and the change is at least 1 % of the iteration; never "
-        "where the runs look like different jobs, or are too short"
-    ),
-]
+Score = float | None | UnsetType
 
 
 class Change(Struct, kw_only=True):
     """The mean of a metric over ranks, before and after."""
 
-    metric: Name
-    before_ns: BeforeNs = UNSET
-    before: Before = UNSET
-    after_ns: AfterNs = UNSET
-    after: After = UNSET
-    change: Relative
-    low: Low
-    high: High
-    certain: Certain
+    metric: Annotated[str, says("the name of the metric")]
+    before_ns: Annotated[Score, says("its score before, of a time")] = UNSET
+    before: Annotated[Score, says("its score before, of another unit")] = UNSET
+    after_ns: Annotated[Score, says("its score after, of a time")] = UNSET
+    after: Annotated[Score, says("its score after, of another unit")] = UNSET
+    change: Annotated[float | None, says("after / before - 1; null where there was nothing before")]
+    low: Annotated[
+        float | None,
+        says(
+            "lower end of the interval of the change, which holds for all rows at once in 98 of "
+            "100 cases; null where nothing varies"
+        ),
+    ]
+    high: Annotated[float | None, says("upper end of the interval of the change")]
+    certain: Annotated[
+        bool,
+        says(
+            "the interval does not include 0, and the change is at least 1 % of the iteration; "
+            "never where the runs look like different jobs, or are too short"
+        ),
+    ]
 
 
-class RankChange(Struct, kw_only=True):
+class RankChange(Change, kw_only=True):
     """A metric of a rank, before and after."""
 
     rank: Annotated[int, says("the rank")]
-    metric: Name
-    before_ns: BeforeNs = UNSET
-    before: Before = UNSET
-    after_ns: AfterNs = UNSET
-    after: After = UNSET
-    change: Relative
-    low: Low
-    high: High
-    certain: Certain
 
 
 class Verdicts(Struct, kw_only=True):
@@ -110,12 +92,12 @@ def diff(
         Diff,
         result,
         run=run_of(db, after.facts),
-        warnings=warnings_of(problems),
+        warnings=tuple(problems),
         left_out=UNSET,
         metrics=tuple(_change(Change, each) for each in result.metrics),
         ranks=tuple(_change(RankChange, each) for each in result.ranks),
         baseline=tuple(Earlier(db=str(path), label=label) for path, label in result.baseline),
-        verdicts=Verdicts(before=verdict_of(before.verdict), after=verdict_of(after.verdict)),
+        verdicts=Verdicts(before=before.verdict, after=after.verdict),
     )
 
 

@@ -8,7 +8,7 @@ from rankscope.history.fleet import fleet as fleets
 from rankscope.history.fleet.sentences import NS_PER_HOUR
 from rankscope.model.columns import says
 from rankscope.model.kinds import VerdictKind
-from rankscope.output.documents.common import Answer, warnings_of
+from rankscope.output.documents.common import Answer
 from rankscope.output.quantities import moment
 
 
@@ -74,7 +74,7 @@ def fleet(answer: fleets.Fleet) -> Fleet:
     hardware_fields = {*Hardware.__struct_fields__} - {"interval", "cost_rank_hours", "since"}
     return Fleet(
         run=None,
-        warnings=warnings_of(answer.problems),
+        warnings=answer.problems,
         runs=tuple(
             FleetRun(**{name: row[name] for name in run_fields}, start=moment(row["start_ns"]))
             for row in answer.runs.iter_rows(named=True)

@@ -11,8 +11,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.model import metrics, results
 from rankscope.model.columns import says
 from rankscope.model.metrics import METRICS
-from rankscope.output.documents.common import Answer, Document, run_of, struct_of, warnings_of
-from rankscope.output.documents.verdict import Verdict, verdict_of
+from rankscope.output.documents.common import Answer, Document, run_of, struct_of
 
 
 class Score(Struct, kw_only=True):
@@ -80,14 +79,6 @@ class Iteration(Struct, kw_only=True):
     cluster: Annotated[str | None, says("`normal`, or `slow: …` with the reason")]
 
 
-class Efficiency(Struct, kw_only=True):
-    """POP's parallel efficiency and its factors, of work instead of useful computation."""
-
-    load_balance: Annotated[float, says("POP's load balance, of work")]
-    communication: Annotated[float, says("POP's communication efficiency, of work")]
-    parallel: Annotated[float, says("the product of both")]
-
-
 class WhatIf(Struct, kw_only=True):
     """What one repair would save."""
 
@@ -104,9 +95,9 @@ class Imbalance(Answer, kw_only=True, tag="rankscope/imbalance/1"):
     metrics: Annotated[tuple[Metric, ...], says("metrics across ranks")]
     ranks: Annotated[tuple[Rank, ...], says("ranks and their scores")]
     iterations: Annotated[tuple[Iteration, ...], says("iterations across ranks")]
-    verdict: Annotated[Verdict, says("who is slow, in what, when, and what it costs")]
+    verdict: Annotated[results.Verdict, says("who is slow, in what, when, and what it costs")]
     efficiency: Annotated[
-        Efficiency | None, says("POP's efficiencies of work; null where work is unknown")
+        results.Efficiency | None, says("POP's efficiencies of work; null where work is unknown")
     ]
     what_if: Annotated[
         tuple[WhatIf, ...] | None,
@@ -133,12 +124,12 @@ def imbalance(
     what_if = result.what_if
     return Imbalance(
         run=run_of(db, comparison.facts),
-        warnings=warnings_of(comparison.warnings),
+        warnings=comparison.warnings,
         metrics=tuple(map(_metric, result.metrics)),
         ranks=_ranks(result, only),
         iterations=tuple(Iteration(**row) for row in result.iterations.iter_rows(named=True)),
-        verdict=verdict_of(result.verdict),
-        efficiency=None if result.efficiency is None else struct_of(Efficiency, result.efficiency),
+        verdict=result.verdict,
+        efficiency=result.efficiency,
         what_if=None
         if what_if is None
         else tuple(WhatIf(**row) for row in what_if.iter_rows(named=True)),

@@ -11,36 +11,14 @@ from rankscope.compare.picks import Picks
 from rankscope.model.columns import says
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, run_of, struct_of, warnings_of
-
-Number = Annotated[int, says("the iteration to look at")]
-Start = Annotated[
-    int, says("where to look, in the report's own time: from the end of the iteration before")
-]
-End = Annotated[int, says("where the part to look at ends, in the report's own time")]
-SharedStart = Annotated[int | None, says("`start_ns` in the time of the first picked report")]
-SharedEnd = Annotated[int | None, says("`end_ns` in the time of the first picked report")]
+from rankscope.model.results import Window
+from rankscope.output.documents.common import Answer, run_of, struct_of
 
 
-class Window(Struct, kw_only=True):
-    """Where to look, on the report's own axis and on that of the first picked report."""
-
-    iteration: Number
-    start_ns: Start
-    end_ns: End
-    shared_start_ns: SharedStart
-    shared_end_ns: SharedEnd
-
-
-class RankWindow(Struct, kw_only=True):
+class RankWindow(Window, frozen=True, kw_only=True):
     """Where to look in the report of a picked rank."""
 
     rank: Annotated[int, says("a picked rank")]
-    iteration: Number
-    start_ns: Start
-    end_ns: End
-    shared_start_ns: SharedStart
-    shared_end_ns: SharedEnd
 
 
 class Windows(Struct, kw_only=True):
@@ -108,17 +86,14 @@ def pick_reports(
     key = METRICS[picks.metric].key("value")
     return PickReports(
         run=run_of(db, comparison.facts),
-        warnings=warnings_of(problems),
+        warnings=tuple(problems),
         metric=picks.metric,
         picks=tuple(
             struct_of(
                 Pick,
                 each,
                 report=str(each.report),
-                windows=Windows(
-                    worst=struct_of(Window, each.worst),
-                    typical=struct_of(Window, each.typical),
-                ),
+                windows=Windows(worst=each.worst, typical=each.typical),
                 **{"value_ns": UNSET, "value": UNSET, key: each.value},
             )
             for each in picks.picks

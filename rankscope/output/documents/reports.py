@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from rankscope.compare.comparison import Comparison
 from rankscope.model import reports
 from rankscope.model.columns import says
-from rankscope.output.documents.common import Answer, run_of, struct_of, warnings_of
+from rankscope.output.documents.common import Answer, run_of, struct_of
 
 
 class Ingested(Struct, kw_only=True):
@@ -42,25 +42,6 @@ class IngestRuns(Struct, kw_only=True, tag_field="format", tag="rankscope/ingest
     ]
 
 
-class Problem(Struct, kw_only=True):
-    """What is wrong with a report, and how to capture it better."""
-
-    code: Annotated[str, says("the name of the warning")]
-    message: Annotated[str, says("what is wrong")]
-    hint: Annotated[str, says("what to do")]
-    fatal: Annotated[bool, says("whether the report cannot be used")]
-
-
-class Abilities(Struct, kw_only=True):
-    """What a report can answer."""
-
-    iterations: Annotated[bool, says("whether it has steps")]
-    phases: Annotated[bool, says("whether it has named parts of them")]
-    gpu: Annotated[bool, says("whether phases can be timed on the device")]
-    collectives: Annotated[bool, says("whether waiting can be separated from working")]
-    clocks: Annotated[bool, says("whether its times can be compared with those of other ranks")]
-
-
 class CauseAbility(Struct, kw_only=True):
     """Whether a report holds what identifies a cause."""
 
@@ -76,9 +57,9 @@ class Checked(Struct, kw_only=True):
     kind: Annotated[str, says("its format")]
     ranks: Annotated[tuple[int, ...], says("its ranks")]
     iterations: Annotated[int, says("its iterations")]
-    can: Annotated[Abilities, says("what it can answer")]
+    can: Annotated[reports.Abilities, says("what it can answer")]
     usable: Annotated[bool, says("whether ingest takes it")]
-    problems: Annotated[tuple[Problem, ...], says("what is wrong with it")]
+    problems: Annotated[tuple[reports.CheckWarning, ...], says("what is wrong with it")]
     causes: Annotated[tuple[CauseAbility, ...], says("which causes can be identified in it")]
 
 
@@ -106,7 +87,7 @@ def ingest(
     """The document of one ingest."""
     return Ingest(
         run=run_of(db, comparison.facts if comparison.comparable else None),
-        warnings=warnings_of(comparison.warnings),
+        warnings=comparison.warnings,
         reports=ingested(outcomes),
         seconds=seconds,
         events=events,
@@ -119,14 +100,12 @@ def check(
     """The document of `check`; `problems` are those of the reports as warnings."""
     return Check(
         run=None,
-        warnings=warnings_of(problems),
+        warnings=tuple(problems),
         reports=tuple(
             struct_of(
                 Checked,
                 report,
                 path=str(report.path),
-                can=struct_of(Abilities, report.can),
-                problems=tuple(struct_of(Problem, each) for each in report.problems),
                 causes=tuple(
                     CauseAbility(
                         cause=each.cause,

@@ -17,7 +17,7 @@ from rankscope.model.timeline import (
     ShownState,
     ShownWindow,
 )
-from rankscope.output.documents.common import Answer, S, run_of, warnings_of
+from rankscope.output.documents.common import Answer, S, run_of
 
 
 class Timeline(Answer, kw_only=True, tag="rankscope/timeline/1"):
@@ -44,7 +44,7 @@ def timeline(db: Path, comparison: Comparison, shown: results.Timeline) -> Timel
     length = pl.col("end_ns") - pl.col("start_ns")
     return Timeline(
         run=run_of(db, comparison.facts),
-        warnings=warnings_of(shown.problems),
+        warnings=shown.problems,
         clock=Clock(shown.clock),
         iterations=shown.iterations,
         origin_utc_ns=shown.origin_utc_ns,

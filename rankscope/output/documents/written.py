@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from rankscope.compare.comparison import Comparison
 from rankscope.model.columns import says
 from rankscope.model.reports import RunWarning
-from rankscope.output.documents.common import Answer, S, run_of, warnings_of
+from rankscope.output.documents.common import Answer, S, run_of
 
 
 class Plot(Answer, kw_only=True, tag="rankscope/plot/1"):
@@ -52,5 +52,5 @@ def written(
         more: warnings beside those of the comparison.
         facts: its own keys.
     """
-    problems = warnings_of([*comparison.warnings, *more])
-    return shape(run=run_of(db, comparison.facts), warnings=problems, **facts)
+    warnings = (*comparison.warnings, *more)
+    return shape(run=run_of(db, comparison.facts), warnings=warnings, **facts)

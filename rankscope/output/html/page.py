@@ -22,8 +22,7 @@ from rankscope.errors import UsageError
 from rankscope.model.kinds import Phase
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
-from rankscope.output.documents.common import Document, plain, run_of, warnings_of
-from rankscope.output.documents.verdict import verdict_of
+from rankscope.output.documents.common import Document, plain, run_of
 from rankscope.output.excess_scale import MAP_METRICS
 from rankscope.output.html import columns, page_text, tables
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
@@ -136,8 +135,8 @@ def page_data(
     data = {
         "format": "rankscope/page/1",
         "run": plain(run_of(origin.db, facts)),
-        "warnings": plain(warnings_of(comparison.warnings)),
-        "verdict": plain(verdict_of(result.verdict)),
+        "warnings": plain(comparison.warnings),
+        "verdict": plain(result.verdict),
         "next": f"Next: {result.verdict.next}.",
         "facts": run_line(facts),
         "figures": page_text.figures(result),

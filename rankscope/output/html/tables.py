@@ -1,9 +1,9 @@
 """Frames as the page's sortable tables: columns of raw numbers, each with its kind and meaning."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import polars as pl
+from msgspec.structs import asdict
 
 from rankscope.compare import breakdowns
 from rankscope.compare.comparison import Comparison
