@@ -20,7 +20,7 @@ from rankscope.sources.conventions import Vocabulary, short_name
 from rankscope.sources.device_faults import LATE_NS, moved_by, wrong_clocks
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
-from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
+from rankscope.sources.nsys.nccl import OF_NCCL, with_nccl
 from rankscope.sources.nsys.nvtx import Nvtx
 from rankscope.util.numbers import NEVER
 
@@ -138,7 +138,7 @@ class _StreamedWork:
         self._all_read = False
         self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
         self.unread = names.missing
-        if tells(file, nvtx_events):
+        if not nvtx_events.of_nccl.is_empty():
             of_nccl = pl.concat(part.filter(OF_NCCL) for part in self.parts())
             self._described, unread = with_nccl(file, of_nccl, nvtx_events)
             self.unread += unread
@@ -388,16 +388,18 @@ def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
 
 def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Chunks of DEVICE_WORK with NCCL's description of its kernels, which has the same order."""
-    facts = ["communicator", "sequence", "bytes", "operation"]
+    facts = ["communicator", "bytes"]
     done = 0
     for part in parts:
         rows = part.with_row_index("row")
         own = rows.filter(OF_NCCL).select("row")
         descriptions = own.hstack(described.select(facts).slice(done, own.height))
         done += own.height
-        joined = rows.drop(facts[:2]).join(descriptions, on="row", how="left", suffix="_nccl")
-        combined = {name: pl.coalesce(f"{name}_nccl", name) for name in facts[2:]}
-        yield conform(joined.sort("row").with_columns(**combined), DEVICE_WORK, drop_others=True)
+        joined = rows.join(
+            descriptions, on="row", how="left", maintain_order="left", suffix="_nccl"
+        )
+        combined = (pl.coalesce(f"{name}_nccl", name).alias(name) for name in facts)
+        yield conform(joined.with_columns(combined), DEVICE_WORK, drop_others=True)
 
 
 def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""NCCL's description of its kernels in Nsight Systems exports: communicator, sequence, size.
+"""NCCL's description of its kernels in Nsight Systems exports: communicator and size.
 
 NCCL describes its calls in payloads of its NVTX ranges (NVIDIA/nccl: src/collectives.cc and
 src/include/nvtx_payload_schemas.h, where the fields below have their names). Exports show them,
@@ -6,26 +6,15 @@ if at all, in one of two ways: as JSON in `NVTX_EVENTS.jsonText`; or, since 2026
 `nsys export --include-blobs=true`, as bytes in `NVTX_EVENTS.binaryData`: a header of 32 bytes, then
 what `NVTX_PAYLOAD_SCHEMAS` and `NVTX_PAYLOAD_SCHEMA_ENTRIES` lay out (GindaChen/nsys-ai:
 nsys_ai/skills/builtins/nccl_payload_breakdown.py, for reports of nsys 2026.2).
-
-Tables of NCCL's operations are not in exports themselves: nsys's recipes derive them from such
-events, with the columns that Nsight Systems' Analysis Guide gives ("Recipe Composite Tables").
 """
 
 import re
 
 import polars as pl
 
-from rankscope.model.schema import DEVICE_WORK, OPERATION, conform
+from rankscope.model.schema import DEVICE_WORK, conform
 from rankscope.sources.columns.request import Columns
-from rankscope.sources.conventions import known, stated_operations
-from rankscope.sources.nsys.common import PROCESS
 from rankscope.sources.nsys.nvtx import Nvtx
-
-TABLES = ("NCCL_GPU_OPERATIONS_COLLECTIVE", "NCCL_GPU_OPERATIONS")
-"""Tables of NCCL's operations: of collectives, and of all."""
-
-COMMUNICATOR, SEQUENCE, SPELLED = "commHash", "seqNumber", "text"
-"""Columns of these tables; the second is in the first one only."""
 
 SCHEMAS, ENTRIES = "NVTX_PAYLOAD_SCHEMAS", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 
@@ -38,32 +27,18 @@ HEADER, SCHEMA_AT, SIZE_AT = 32, 8, 16
 LARGEST = 2**20
 """A payload of more bytes is not NCCL's."""
 
-FACTS = pl.Schema(
-    {
-        "communicator": pl.String(),
-        "sequence": pl.Int64(),
-        "message": pl.Int64(),
-        "operation": OPERATION,
-    }
+UNREAD = (
+    "NCCL's description of its communicators has an unknown layout and is not used: NVTX payloads"
 )
-"""Columns with which NCCL describes a kernel."""
-
-UNREAD = "NCCL's description of its communicators has an unknown layout and is not used: {}"
-
 
 OF_NCCL = pl.col("name").cat.starts_with("nccl") | pl.col("name").cat.starts_with("rccl")
 """Operations that are NCCL's, or RCCL's."""
 
 
-def tells(file: Columns, nvtx: Nvtx) -> bool:
-    """Whether the export holds any description by NCCL."""
-    return any(map(file.has, TABLES)) or not nvtx.of_nccl.is_empty()
-
-
 def with_nccl(
     file: Columns, work: pl.DataFrame, nvtx: Nvtx
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """DEVICE_WORK with NCCL's description of its kernels, and a message per unreadable source.
+    """DEVICE_WORK with NCCL's description of its kernels, and a message if that is unreadable.
 
     Nothing is guessed: a kernel without a consistent description stays as it is.
 
@@ -71,83 +46,31 @@ def with_nccl(
         work: DEVICE_WORK.
         nvtx: the export's NVTX events.
     """
-    if not tells(file, nvtx):
+    numbered = work.with_row_index("row")
+    kernels = numbered.filter(OF_NCCL)
+    if nvtx.of_nccl.is_empty() or kernels.is_empty():
         return work, ()
-    kernels = work.with_row_index("row").filter(OF_NCCL)
-    if kernels.is_empty():
-        return work, ()
-    by_source = {f"table {table}": _by_table(file, table, kernels) for table in TABLES}
-    by_source["NVTX payloads"] = _by_calls(file, kernels, nvtx)
-    described = work.with_row_index("row")
-    for facts in by_source.values():
-        if facts is not None and not facts.is_empty():
-            described = (
-                described.join(facts, on="row", how="left", maintain_order="left", suffix="_nccl")
-                .with_columns(
-                    pl.coalesce("communicator", "communicator_nccl"),
-                    pl.coalesce("sequence", "sequence_nccl"),
-                    operation=known("operation", "operation_nccl"),
-                    bytes=pl.coalesce("message", "bytes"),
-                )
-                .select("row", *DEVICE_WORK)
-            )
-    unread = tuple(UNREAD.format(where) for where, facts in by_source.items() if facts is None)
-    return conform(described.drop("row"), DEVICE_WORK), unread
-
-
-def _nothing() -> pl.DataFrame:
-    return pl.DataFrame(schema={"row": pl.get_index_type(), **FACTS})
-
-
-def _by_table(file: Columns, table: str, kernels: pl.DataFrame) -> pl.DataFrame | None:
-    """row and FACTS by a table of operations; None where its columns are not the known ones.
-
-    An operation belongs to the NCCL kernel of its process that starts nearest to it, if they
-    overlap. A kernel that runs several (a group) has no sequence number of its own.
-    """
-    if not file.has(table):
-        return _nothing()
-    owners = ["globalTid", "globalPid"]
-    owned = any(file.has(table, owner) for owner in owners)
-    processes = kernels["process"].unique()
-    if not file.has(table, "start", "end", COMMUNICATOR) or not (owned or len(processes) == 1):
-        return None
-    rows = file.read(table, ["start", "end", *owners, COMMUNICATOR, SEQUENCE], [SPELLED])
-    spelled = file.read(table, [], [COMMUNICATOR]).to_series()  # a number, or written out
-    operations = (
-        rows.with_columns(
-            process=pl.coalesce(owners) // PROCESS if owned else pl.lit(processes[0], pl.Int64),
-            communicator=pl.coalesce(spelled, pl.col(COMMUNICATOR).cast(pl.String)),
-            operation=stated_operations(rows[SPELLED].str.replace("(?i)^nccl", "")),
-        )
-        .drop_nulls(["start", "end", "process"])
-        .select("start", "process", "communicator", "operation", until="end", sequence=SEQUENCE)
-        .sort("start")
+    facts = _by_calls(file, kernels, nvtx)
+    if facts is None:
+        return work, (UNREAD,)
+    described = numbered.join(
+        facts, on="row", how="left", maintain_order="left", suffix="_nccl"
+    ).with_columns(
+        pl.coalesce("communicator", "communicator_nccl"), bytes=pl.coalesce("message", "bytes")
     )
-    nearest = operations.join_asof(
-        kernels.sort("start").select("row", "process", "end", "start", begin="start"),
-        on="start",
-        by="process",
-        strategy="nearest",
-        check_sortedness=False,
-    ).filter((pl.col("start") < pl.col("end")) & (pl.col("begin") < pl.col("until")))
-    return nearest.group_by("row").agg(
-        _only("communicator"),
-        pl.when(pl.len() == 1).then(pl.col("sequence").first()),
-        _only("operation"),
-        message=pl.lit(None, pl.Int64),
-    )
+    return conform(described, DEVICE_WORK, drop_others=True), ()
 
 
 def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame | None:
-    """row and FACTS by the host calls that launched them; None where payloads are not as known.
+    """row, communicator and message by the host calls that launched the kernels.
+
+    None where payloads are not as known.
+
 
     A call launches its kernel before it returns; the calls of a group launch theirs when it ends.
     They give the communicator if they have only one, and the size if they are of one kind and
     launched a single kernel.
     """
-    if nvtx.of_nccl.is_empty():
-        return _nothing()
     calls = _calls(file, nvtx)
     if calls is None:
         return None
@@ -176,9 +99,7 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
         .select(
             "row",
             "communicator",
-            sequence=pl.lit(None, pl.Int64),
             message=pl.when(pl.len().over("scope") == 1).then("message"),
-            operation=pl.lit(None, OPERATION),
         )
     )
 

@@ -1,4 +1,4 @@
-"""What NCCL tells of its kernels: by payloads of its ranges, by the table of its operations."""
+"""What NCCL tells of its kernels by payloads of its ranges."""
 
 import random
 import shutil
@@ -12,10 +12,9 @@ import pytest
 
 import rankscope
 from rankscope.ingestion.check import check
-from rankscope.model.limits import USUAL, Limits
-from rankscope.sources.nsys import exports, tables
+from rankscope.sources.nsys import exports
 from tests.sources.exports import KINDS, as_folder
-from tests.support import MakeForged, edit, one_at_a_time
+from tests.support import MakeForged, edit, mostly_slow
 
 DOMAIN, SCHEMA = 7, 16777223
 COMMUNICATOR = 17_000_000_000_000_000_001  # above 2**63
@@ -27,8 +26,8 @@ def report(forged: MakeForged, tmp_path: Path) -> Path:
     return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
 
 
-def nccl(path: Path, limits: Limits = USUAL) -> pl.DataFrame:
-    work = tables.trace(exports.columns_of(path, limits)).device_work.whole
+def nccl(path: Path) -> pl.DataFrame:
+    work = exports.read(path).device_work.whole
     others = work.filter(~pl.col("name").cat.starts_with("nccl"))
     assert others["communicator"].null_count() == others.height
     return work.filter(pl.col("name").cat.starts_with("nccl")).sort("start")
@@ -184,11 +183,7 @@ def another_name(report: Path) -> None:
     )
 
 
-def another_table(report: Path) -> None:
-    edit(report, "create table NCCL_GPU_OPERATIONS (begin integer, duration integer, hash text)")
-
-
-@pytest.mark.parametrize("spoil", [unknown_schema, cut, another_name, another_table])
+@pytest.mark.parametrize("spoil", [unknown_schema, cut, another_name])
 def test_what_is_laid_out_otherwise_is_left_and_said(
     report: Path, spoil: Callable[[Path], None]
 ) -> None:
@@ -199,45 +194,15 @@ def test_what_is_laid_out_otherwise_is_left_and_said(
     assert "NCCL" in said.message
 
 
-def table(path: Path, hashes: str = "17000000000000000001", owner: str = "globalTid") -> None:
-    """The all-reduces of a report as nsys's recipes list them."""
-    edit(
-        path,
-        f'create table NCCL_GPU_OPERATIONS (start integer, "end" integer, {owner} integer, '
-        "commHash text, seqNumber integer)",
-    )
-    edit(
-        path,
-        "insert into NCCL_GPU_OPERATIONS select k.start + 10, k.end - 10, k.globalPid, ?, "
-        "row_number() over (order by k.start) from CUPTI_ACTIVITY_KIND_KERNEL k "
-        "join StringIds s on s.id = k.shortName where s.value like 'nccl%'",
-        hashes,
-    )
-
-
-@pytest.mark.parametrize("owner", ["globalTid", "commRank"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner: str) -> None:
-    table(report, owner=owner)
-    output = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"))
-    assert {*output["communicator"]} == {"17000000000000000001"}
-    assert output["sequence"].to_list() == list(range(1, output.height + 1))
-
-
-@pytest.mark.parametrize(
-    ("kind", "describe"),
-    one_at_a_time(KINDS, [table, lambda path: around(laid_out(path), None, blob())]),
-)
-def test_the_order_of_rows_tells_nothing(
-    report: Path, tmp_path: Path, kind: str, describe: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("kind", mostly_slow(KINDS))
+def test_the_order_of_rows_tells_nothing(report: Path, tmp_path: Path, kind: str) -> None:
     """Newer exports do not promise any."""
 
     def read(path: Path, name: str) -> pl.DataFrame:
         output = path if kind == "sqlite" else as_folder(path, kind, tmp_path / name)
         return exports.read(output).device_work.whole.cast({"name": pl.String})
 
-    describe(report)
+    around(laid_out(report), None, blob())
     ordered = read(report, "ordered")
     shuffled(report)
     assert read(report, "shuffled").equals(ordered)
@@ -258,28 +223,6 @@ def shuffled(path: Path) -> None:
             connection.execute(f'delete from "{name}"')
             connection.executemany(f'insert into "{name}" values ({places})', rows)
     connection.close()
-
-
-@pytest.mark.parametrize("name", ["NCCL_GPU_OPERATIONS", "NCCL_GPU_OPERATIONS_COLLECTIVE"])
-def test_the_table_tells_what_a_name_does_not(report: Path, name: str) -> None:
-    table(report)
-    edit(report, "alter table NCCL_GPU_OPERATIONS add column text text")
-    edit(report, "update NCCL_GPU_OPERATIONS set text = 'ncclReduceScatter'")
-    if name != "NCCL_GPU_OPERATIONS":
-        edit(report, f"alter table NCCL_GPU_OPERATIONS rename to {name}")
-    assert {*nccl(report)["operation"]} == {"all_reduce"}, "the kernel's name says it exactly"
-    for kernel in ("ncclDevKernel_Generic_4(x)", "ncclDevKernel_Generic_4"):
-        edit(report, "update StringIds set value = ? where value like 'nccl%AllReduce%'", kernel)
-    assert {*nccl(report)["operation"]} == {"reduce_scatter"}
-    assert {*nccl(report, Limits(held=10))["operation"]} == {"reduce_scatter"}, "and in parts"
-
-
-def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:
-    table(report)
-    edit(report, "insert into NCCL_GPU_OPERATIONS select * from NCCL_GPU_OPERATIONS")
-    output = nccl(report)
-    assert output["sequence"].null_count() == output.height
-    assert output["communicator"].null_count() == 0
 
 
 def test_communicators_are_matched_by_what_nccl_tells(forged: MakeForged, tmp_path: Path) -> None:
