@@ -99,16 +99,12 @@ class Clocks:
             column: the times.
             utc_starts: rank → UTC of its report's time 0.
         """
-        starts = {
-            rank: (utc_starts.get(rank) or 0) - self.middle_ns + fit.offset_ns
-            for rank, fit in self.fits.items()
-        }
-        moved = pl.col(column) + _per_rank(starts, pl.Int64())
-        if not any(fit.drift_ppm for fit in self.fits.values()):
+        ranks = [*self.fits]
+        shifts, slopes, _ = Aligner(self, utc_starts).lines(ranks)
+        moved = pl.col(column) + _per_rank(ranks, shifts)
+        if not slopes.any():
             return moved
-        slopes = {rank: fit.drift_ppm * 1e-6 for rank, fit in self.fits.items()}
-        drift = (moved * _per_rank(slopes, pl.Float64())).round().cast(pl.Int64)
-        return moved + drift
+        return moved + (moved * _per_rank(ranks, slopes)).round().cast(pl.Int64)
 
 
 class Aligner:
@@ -121,18 +117,18 @@ class Aligner:
     def each(self, ranks: NDArray[np.integer[Any]], times: Times) -> Times:
         """The times of tied ranks, converted; `ranks` holds the rank of each."""
         distinct = np.unique(ranks)
-        shifts, slopes, _ = self._lines(distinct.tolist())
+        shifts, slopes, _ = self.lines(distinct.tolist())
         place = np.searchsorted(distinct, ranks)
         return _moved(times, shifts[place], slopes[place])
 
     def many(self, ranks: Sequence[int], times: Times) -> Times:
         """The times of several ranks, a row each, converted; 0 for ranks that are not tied."""
-        shifts, slopes, tied = self._lines(ranks)
+        shifts, slopes, tied = self.lines(ranks)
         moved = _moved(times, shifts[:, None], slopes[:, None])
         moved[~tied] = 0
         return moved
 
-    def _lines(self, ranks: Sequence[int]) -> tuple[Times, Floats, NDArray[np.bool_]]:
+    def lines(self, ranks: Sequence[int]) -> tuple[Times, Floats, NDArray[np.bool_]]:
         """Shift (ns) and slope of each rank's clock, and whether it is tied."""
         fits = [self._clocks.fits.get(rank) for rank in ranks]
         starts = [
@@ -234,8 +230,8 @@ def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, st
     return replace(clocks, fits=dict(sorted(fits.items())), method=method)
 
 
-def _per_rank(values: dict[int, int] | dict[int, float], dtype: pl.DataType) -> pl.Expr:
-    return pl.col("rank").replace_strict(values, default=None, return_dtype=dtype)
+def _per_rank(ranks: list[int], values: Times | Floats) -> pl.Expr:
+    return pl.col("rank").replace_strict(ranks, pl.Series(values), default=None)
 
 
 class _Line(NamedTuple):

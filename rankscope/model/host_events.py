@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,19 @@ class Calls:
         """No calls."""
         nothing: Times = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing.astype(np.int32), pl.Series(dtype=pl.String))
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, Calls]]) -> Calls:
+        """The calls of all parts, each part moved by a time (ns)."""
+        before = np.cumsum([0, *(len(each.names) for _, each in parts)], dtype=np.int32)
+        return cls(
+            np.concatenate([each.start + ns for ns, each in parts]),
+            np.concatenate([each.end + ns for ns, each in parts]),
+            np.concatenate(
+                [each.name + base for base, (_, each) in zip(before[:-1], parts, strict=True)]
+            ),
+            pl.concat(each.names for _, each in parts),
+        )
 
 
 @dataclass(frozen=True, slots=True)

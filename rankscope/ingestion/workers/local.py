@@ -7,9 +7,9 @@ import re
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing import resource_tracker
@@ -164,13 +164,11 @@ class WorkerPool:
         # loky's workers are not forked (polars must not be) and need no `if __name__` guard.
         from loky import get_reusable_executor
 
-        if TIDIED_UP not in sys.warnoptions:
-            sys.warnoptions.append(TIDIED_UP)
         if self._executor is not None:
             self._executor.shutdown(wait=True, kill_workers=True)
         with signals_held():  # Python's own tracker lets signals in again as soon as it runs
             resource_tracker.ensure_running()
-        with signals_held(), suppress(BrokenExecutor):
+        with signals_held(), _tidied_up(), suppress(BrokenExecutor):
             self._executor = get_reusable_executor(
                 max_workers=workers,
                 env=ENVIRONMENT,
@@ -219,6 +217,16 @@ class WorkerPool:
             return 0
         readers = min(self._jobs or self._cores, len(files))
         return readers if readers > 1 else 0
+
+
+@contextmanager
+def _tidied_up() -> Iterator[None]:
+    """Within it, processes start with TIDIED_UP, as loky's tracker does with the first executor."""
+    sys.warnoptions.append(TIDIED_UP)
+    try:
+        yield
+    finally:
+        sys.warnoptions.remove(TIDIED_UP)
 
 
 def _size(files: list[ReportFile]) -> int:

@@ -65,11 +65,9 @@ def profiler_time(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls
     """Time that the profiler itself took on the threads; None where no table says it."""
     tables = [_calls(file, table, pool, spans) for table in PROFILER]
     present = [each for each in tables if each is not None]
-    return (
-        {thread: _joined([each[thread] for each in present]) for thread in spans}
-        if present
-        else None
-    )
+    if not present:
+        return None
+    return {thread: Calls.joined([(0, each[thread]) for each in present]) for thread in spans}
 
 
 def _calls(
@@ -106,15 +104,3 @@ def _named(parts: list[tuple[Times, Times, Ids]], pool: Strings) -> Calls:
     known = pl.Series(ids[first], dtype=pl.Int64)
     names = pool.of(known).fill_null(UNNAMED).str.replace(VERSION, "")
     return Calls(start, end, name.astype(np.int32), names)
-
-
-def _joined(parts: list[Calls]) -> Calls:
-    offsets = np.cumsum([0, *(len(each.names) for each in parts)])
-    return Calls(
-        np.concatenate([each.start for each in parts]),
-        np.concatenate([each.end for each in parts]),
-        np.concatenate(
-            [each.name + np.int32(offset) for each, offset in zip(parts, offsets, strict=False)]
-        ),
-        pl.concat([each.names for each in parts]),
-    )

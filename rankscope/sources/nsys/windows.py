@@ -178,17 +178,7 @@ def _events(parts: list[tuple[int, ThreadEvents]]) -> ThreadEvents:
 
 def _calls(parts: list[tuple[int, Calls | None]]) -> Calls | None:
     present = [(ns, each) for ns, each in parts if each is not None]
-    if not present:
-        return None
-    before = np.cumsum([0, *(len(each.names) for _, each in present)])
-    return Calls(
-        np.concatenate([each.start + ns for ns, each in present]),
-        np.concatenate([each.end + ns for ns, each in present]),
-        np.concatenate(
-            [each.name + base for base, (_, each) in zip(before, present, strict=False)]
-        ).astype(np.int32),
-        pl.concat(each.names for _, each in present),
-    )
+    return Calls.joined(present) if present else None
 
 
 def _counters_of(windows: Sequence[_Window], edges: dict[int, Times]) -> dict[int, pl.DataFrame]:

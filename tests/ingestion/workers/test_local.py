@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import time
 from contextlib import closing
 from itertools import islice
@@ -25,8 +26,10 @@ from tests.support import MakeForged, copied, mostly_slow
 def test_rows_and_errors_come_back(forged: MakeForged, tmp_path: Path, jobs: int | None) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path)
     reports[2].write_bytes(b"")
+    before = [*sys.warnoptions]
     results = dict(map_reports(extract, discover([tmp_path]), ShapingOptions(), jobs))
     assert len(results) == 4
+    assert sys.warnoptions == before
     for file, result in results.items():
         if file.path == reports[2]:
             assert isinstance(result, UnreadableReport)
