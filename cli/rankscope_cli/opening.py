@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.util.atomic_io import DEFAULT_DB
 from rankscope_cli import console
 from rankscope_cli.progress import progress_bar
-
-COMMAND = re.compile(r"\brankscope (?:imbalance|pick-reports)\b")
-"""A command of rankscope that the advice of a verdict names."""
 
 if TYPE_CHECKING:
     from rankscope.api import Run
@@ -59,23 +53,6 @@ def opened(db: Path, just_stored: bool = False) -> Run:
 
     patience_s = AFTERWARDS_S if just_stored else PATIENCE_S
     return console.RESOURCES.enter_context(reading(db, patience_s=patience_s))
-
-
-def with_options(advice: str, db: Path, iter_range: slice | None) -> str:
-    """Advice in which commands of rankscope name the database and the iterations.
-
-    The database is left out if it is the default.
-    """
-    options = ""
-    if str(db) != os.environ.get("RANKSCOPE_DB", DEFAULT_DB):
-        from rankscope.output.quantities import short_path
-
-        options += f" --db {shlex.quote(short_path(db))}"
-    if iter_range is not None:
-        from rankscope.match.selection import range_text
-
-        options += f" --iter-range {range_text(iter_range)}"
-    return COMMAND.sub(lambda match: match[0] + options, advice)
 
 
 def _database(paths: list[str]) -> Path | None:

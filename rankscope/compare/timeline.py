@@ -394,15 +394,15 @@ def _ranks(comparison: Comparison, axes: dict[int, str]) -> pl.DataFrame:
 def _problems(comparison: Comparison, axes: dict[int, str]) -> Iterator[RunWarning]:
     """Which ranks' times must not be compared, and what the waits leave out."""
     said = {
-        "utc": "stand where their hosts' clocks have them, which may be milliseconds off",
-        "own": "say no UTC either: their first windows were put at 0",
+        "utc": "times are by the clock of the host, which may be milliseconds off",
+        "own": "no UTC either: the first window was put at 0",
     }
     for kind, how in said.items() if len(axes) > 1 else ():
         if ranks := tuple(rank for rank, axis in axes.items() if axis == kind):
             yield RunWarning(
                 "not-aligned",
-                f"{warnings.named(sorted(ranks))}share no collective, report or host with "
-                f"the others and {how}; compare their times with none of the others'",
+                f"{warnings.named(sorted(ranks))}no collective, report or host in common with the "
+                f"others; {how}; these times cannot be compared with those of the others",
                 ranks,
             )
     if blind := tuple(rank for rank in comparison.scope.blind_ranks if rank in axes):

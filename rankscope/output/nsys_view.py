@@ -1,10 +1,18 @@
-"""The multi-report document of the Nsight Systems GUI, and shell lines that open reports."""
+"""The multi-report document of the Nsight Systems GUI, and shell lines."""
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+
+from rankscope.match.selection import range_text
+from rankscope.output.quantities import short_path
+from rankscope.util.atomic_io import DEFAULT_DB
+
+COMMAND = re.compile(r"\brankscope (?:imbalance|pick-reports)\b")
+"""A command of rankscope that the advice of a verdict names."""
 
 VERSION = "1.0"
 """Version of the format of view documents."""
@@ -28,6 +36,19 @@ def open_command(files: Sequence[Path]) -> str:
     """The shell line that opens reports, each in a tab, or a view document."""
     names = map(str, files)  # a name that begins with "-" would be an option
     return shlex.join(["nsys-ui", *(f"./{name}" if name[:1] == "-" else name for name in names)])
+
+
+def with_options(advice: str, db: Path, iter_range: slice | None) -> str:
+    """Advice in which commands of rankscope name the database and the iterations.
+
+    The database is left out if it is the default.
+    """
+    options = ""
+    if str(db) != os.environ.get("RANKSCOPE_DB", DEFAULT_DB):
+        options += f" --db {shlex.quote(short_path(db))}"
+    if iter_range is not None:
+        options += f" --iter-range {range_text(iter_range)}"
+    return COMMAND.sub(lambda match: match[0] + options, advice)
 
 
 def rsync_command(folder: Path, host: str) -> str:

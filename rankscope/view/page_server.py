@@ -29,9 +29,9 @@ from tornado.web import Application, RequestHandler
 
 from rankscope.api import Run, open_run
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.picks import openable_report, picks_of
+from rankscope.compare.picks import picks_of
 from rankscope.compare.timeline import timeline, with_last_to_arrive
-from rankscope.errors import DatabaseChanged, RankscopeError, ReportError, ToolError, UsageError
+from rankscope.errors import DatabaseChanged, RankscopeError, ToolError, UsageError
 from rankscope.match.selection import parse_range
 from rankscope.model.options import Options
 from rankscope.output.documents.common import Document, dumps
@@ -39,12 +39,10 @@ from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page import safe
 from rankscope.output.html.run_page import make_page
 from rankscope.output.html.states import cell_states
-from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log
 from rankscope.util.rank_list import few, parse_ranks
 from rankscope.util.wording import counted
-from rankscope.view import gui
 
 LOG = logging.getLogger("rankscope.view")
 
@@ -58,9 +56,7 @@ MOST_PORT = 65535
 MOST_RANKS = 16
 """Most ranks of a timeline: their reports are read again for it."""
 
-SAME = "same-origin"
-
-QUESTIONS = ("page", "range", "timeline", "states", "open")
+QUESTIONS = ("page", "range", "timeline", "states")
 """Questions, by the last part of the address."""
 
 KEPT = 4
@@ -164,27 +160,6 @@ class RunAnswers:
         cell = {"rank": [_whole(rank, "rank")], "iteration": [_whole(iteration, "iteration")]}
         states_of = cell_states(self.comparison(iter_range), pl.DataFrame(cell))
         return safe({"states": next(iter(states_of.values()), None)})
-
-    def opened(self, iter_range: str, ranks: str) -> Document:
-        """Open the reports of ranks in the GUI on this machine: `opened`, a clause.
-
-        Raises:
-            ReportError: a report has no form that the GUI opens.
-            ToolError: there is no GUI or no display.
-        """
-        comparison = self.comparison(iter_range)
-        paths = dict(comparison.tables.ranks.select("rank", "path").iter_rows())
-        reports = [located(Path(paths[rank]), self._db) for rank in self._ranks(comparison, ranks)]
-        files: dict[Path, None] = {}
-        for report in reports:
-            file = openable_report(report)
-            if file is None:
-                raise ReportError(
-                    f"{report.name}: the Nsight Systems GUI opens only .nsys-rep files",
-                    hint="put them beside their exports, or ingest them instead",
-                )
-            files[file] = None
-        return {"opened": gui.open_gui([*files])}
 
     def _ranks(self, comparison: Comparison, ranks: str) -> list[int]:
         """The ranks that a text names, if the run has them.
@@ -317,16 +292,6 @@ class _Handler(RequestHandler):
         if not named or not hmac.compare_digest(token.encode(), self._token.encode()):
             self.set_status(404)
             self.finish()
-        elif self.request.method == "POST" and self._is_foreign():
-            self.set_status(403)
-            self.finish()
-
-    def _is_foreign(self) -> bool:
-        """Whether the browser states that the request comes from a page of another site."""
-        headers = self.request.headers
-        origin = headers.get("Origin")
-        is_ours = origin is None or origin == f"http://{self.request.host}"
-        return headers.get("Sec-Fetch-Site", SAME) not in (SAME, "none") or not is_ours
 
     async def get(self, _token: str, what: str) -> None:
         ask = self._answers
@@ -342,12 +307,6 @@ class _Handler(RequestHandler):
             "states": lambda: ask.states(chosen, given["rank"], given["iteration"]),
         }
         await self._answer(questions.get(what))
-
-    async def post(self, _token: str, what: str) -> None:
-        chosen = self.get_query_argument("iter-range", "")
-        ranks = self.get_query_argument("ranks", "")
-        known = what == "open"
-        await self._answer((lambda: self._answers.opened(chosen, ranks)) if known else None)
 
     async def _answer(self, question: Callable[[], Document | bytes] | None) -> None:
         if question is None:

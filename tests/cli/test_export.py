@@ -189,19 +189,6 @@ def test_the_wide_table(cli: Cli, sample: Stored, ending: str) -> None:
     assert (some["rows"], some["ranks"], some["iterations"]) == (2, [2], [3, 4])
 
 
-@pytest.mark.slow
-def test_tables_of_the_ranks_in_detail(cli: Cli, stored: MakeStored) -> None:
-    job = stored("buckets")
-    arguments = ("--db", job.db, "--ranks", "1,2", "--iter-range", "7:9")
-    timeline = job.run.timeline([1, 2], [7, 8])
-    for table in ("windows", "phases", "operations", "collectives"):
-        assert cli("export", "-o", "detail.parquet", *arguments, "--table", table).code == 0
-        expected = getattr(timeline, table)
-        assert pl.read_parquet("detail.parquet").equals(expected)
-    assert cli("export", "-o", "detail.csv", *arguments, "--table", "operations").code == 0
-    assert pl.read_csv("detail.csv").columns == timeline.operations.columns
-
-
 @pytest.mark.parametrize("output", mostly_nightly(["table", "markdown", "csv"]))
 def test_what_it_says(cli: Cli, sample: Stored, output: str) -> None:
     result = cli("export", "-o", "picks.json", "--db", sample.db, "--format", output, "--verbose")
@@ -219,7 +206,6 @@ def test_names_that_cannot_be_written(cli: Cli, sample: Stored, tmp_path: Path) 
     cli("export", "-o", "nowhere/picks.json", *db).refused(2, "nowhere/picks.json", "no folder")
     (tmp_path / "folder.json").mkdir()
     cli("export", "-o", "folder.json", *db).refused(2, "folder.json", "is a folder")
-    cli("export", "-o", "picks.json", *db, "--table", "phases").refused(2, "--table phases")
     cli("export", *db).refused(2, "--output")
 
 
@@ -236,10 +222,8 @@ def test_names_that_cannot_be_written(cli: Cli, sample: Stored, tmp_path: Path) 
 def test_what_the_run_has_not(
     cli: Cli, sample: Stored, arguments: tuple[str, ...], words: str
 ) -> None:
-    for name in ("picks.json", "detail.csv"):
-        table = ("--table", "phases") if name == "detail.csv" else ()
-        cli("export", "-o", name, "--db", sample.db, *arguments, *table).refused(2, words)
-        assert not Path(name).exists()
+    cli("export", "-o", "picks.json", "--db", sample.db, *arguments).refused(2, words)
+    assert not Path("picks.json").exists()
 
 
 def test_ranks_of_the_wide_table_that_are_not_there(cli: Cli, sample: Stored) -> None:

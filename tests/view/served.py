@@ -34,13 +34,12 @@ class Served:
         path: str,
         method: str = "GET",
         host: str | None = None,
-        headers: dict[str, str] | None = None,
         **parameters: object,
     ) -> tuple[int, str]:
         """Status and body of a request; `path` begins with `/`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
         query = f"?{urlencode(parameters)}" if parameters else ""
-        sent = (headers or {}) | ({} if host is None else {"Host": host})
+        sent = {} if host is None else {"Host": host}
         connection.request(method, path + query, headers=sent)
         response = connection.getresponse()
         body = response.read().decode()

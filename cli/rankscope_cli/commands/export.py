@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -17,8 +16,6 @@ from rankscope_cli.options import DB, Db, Format, FormatOption, PickMetric, Quie
 from rankscope_cli.written import Written
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from rankscope.compare.comparison import Comparison
     from rankscope.model.reports import RunWarning
     from rankscope.model.results import Timeline
@@ -32,16 +29,6 @@ SAFE_SHARE = 0.9
 
 VIEWER = "https://ui.perfetto.dev"
 """A viewer of traces, which keeps them on the user's machine."""
-
-
-class ExportTable(StrEnum):
-    """A table to write."""
-
-    RANK_ITERATIONS = "rank_iterations"
-    WINDOWS = "windows"
-    PHASES = "phases"
-    OPERATIONS = "operations"
-    COLLECTIVES = "collectives"
 
 
 def export(
@@ -61,27 +48,18 @@ def export(
         typer.Option(
             "--ranks",
             metavar="0,7,100:120|all",
-            help="Ranks to export; A:B excludes B, A-B includes it. Default: the picked ranks "
-            "(rank_iterations: all ranks).",
+            help="Ranks to export; A:B excludes B, A-B includes it. Default: of a trace the picked "
+            "ranks, of a table all.",
             rich_help_panel=CHOICE,
         ),
     ] = None,
     analysis: MeanAnalysis,
     metric: PickMetric = None,
-    table: Annotated[
-        ExportTable | None,
-        typer.Option(
-            "--table",
-            metavar="|".join(ExportTable),
-            help="Table to write. rank_iterations (default) holds the metrics of all ranks, the "
-            "other tables the picked ranks in detail.",
-        ),
-    ] = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Export the picked ranks on one clock as a Chrome/Perfetto trace, or a table.
+    """Export the picked ranks on one clock as a Chrome/Perfetto trace, or all metrics as a table.
 
     A trace contains the iterations around the worst and the typical one, or those of
     --iter-range. The reports of its ranks are read again, one after the other.
@@ -95,15 +73,13 @@ def export(
       rankscope export -o all.json.gz --ranks all --iter-range 10:14
 
       rankscope export -o run.parquet
-
-      rankscope export -o kernels.csv --table operations
     """
     from rankscope.compare.comparison import Stage
     from rankscope.util.atomic_io import check_writable
 
-    ending = _ending(target, table)
+    ending = _ending(target)
     check_writable(target)
-    rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
+    rows_only = ending in TABLES
     run = opened(db)
     comparison = run.compare(analysis, until=Stage.OUTLIERS if rows_only else Stage.VERDICT)
     selected = _selected(comparison, ranks)
@@ -111,7 +87,7 @@ def export(
     if rows_only:
         written = _rank_iterations(comparison, selected, limited, target, ending)
     else:
-        written = _detail(comparison, selected, limited, metric, target, ending, table)
+        written = _trace(comparison, selected, limited, metric, target, ending)
     written.show(run, comparison, output, quiet, verbose)
 
 
@@ -124,11 +100,11 @@ def _selected(comparison: Comparison, ranks: str | None) -> list[int] | None:
     return None if ranks is None else sorted(parse_ranks(ranks))
 
 
-def _ending(target: Path, table: ExportTable | None) -> str:
+def _ending(target: Path) -> str:
     """The ending of the file's name, which selects a trace or a table.
 
     Raises:
-        UsageError: another ending, or `--table` with the name of a trace.
+        UsageError: another ending.
     """
     from rankscope.errors import UsageError
 
@@ -140,11 +116,6 @@ def _ending(target: Path, table: ExportTable | None) -> str:
             hint=f"end the name of a trace in {' or '.join(TRACES)}, of a table in "
             f"{' or '.join(TABLES)}",
         )
-    if table is not None and ending in TRACES:
-        raise UsageError(
-            f"--table {table.value}: the name of {target} is that of a trace",
-            hint=f"end the name of a table in {' or '.join(TABLES)}",
-        )
     return ending
 
 
@@ -152,7 +123,12 @@ def _rank_iterations(
     comparison: Comparison, ranks: list[int] | None, limited: bool, target: Path, ending: str
 ) -> Written:
     """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
+    from io import BytesIO
+
     import polars as pl
+
+    from rankscope.output.markdown_csv import csv
+    from rankscope.util.atomic_io import write_whole
 
     frame = comparison.rank_iterations()
     if ranks is not None:
@@ -160,44 +136,21 @@ def _rank_iterations(
         frame = frame.filter(pl.col("rank").is_in(ranks))
     if limited:
         frame = frame.filter(pl.col("iteration").is_in(comparison.selection.numbers))
-    _write_table(frame, target, ending)
+    content = BytesIO()
+    if ending == ".csv":
+        content.write((csv(frame) + "\n").encode())
+    else:
+        frame.write_parquet(content)
+    write_whole(target, content.getvalue())
     of_ranks, numbers = (frame[name].unique().sort() for name in ("rank", "iteration"))
-    return _written(target, ExportTable.RANK_ITERATIONS, frame.height, of_ranks, numbers)
+    return _written(target, "rank_iterations", frame.height, of_ranks, numbers)
 
 
-def _detail(
+def _trace(
     comparison: Comparison,
-    ranks: list[int] | None,
+    chosen: list[int] | None,
     limited: bool,
     metric: str | None,
-    target: Path,
-    ending: str,
-    table: ExportTable | None,
-) -> Written:
-    """A trace or table of the picked or selected ranks, read from their reports."""
-    from rankscope.api import picks_of
-    from rankscope.compare.timeline import timeline, with_last_to_arrive
-
-    picks = picks_of(comparison, metric)
-    numbers = comparison.selection.numbers
-    iterations = numbers if limited else picks.nearby(numbers)
-    picked = [each.rank for each in picks.picks]
-    exported = with_last_to_arrive(comparison, picked, iterations) if ranks is None else ranks
-    if table is None:
-        labels = {each.rank: each.label for each in picks.picks}
-        return _write_trace(comparison, exported, iterations, labels, target, ending)
-    shown = timeline(comparison, exported, iterations)
-    frame = getattr(shown, table.value)
-    _write_table(frame, target, ending)
-    of_ranks = shown.ranks["rank"].sort()
-    return _written(target, table, frame.height, of_ranks, shown.iterations, shown.problems)
-
-
-def _write_trace(
-    comparison: Comparison,
-    ranks: Sequence[int],
-    iterations: Sequence[int],
-    labels: dict[int, str],
     target: Path,
     ending: str,
 ) -> Written:
@@ -209,11 +162,17 @@ def _write_trace(
         ReportError: a report is gone, or not the one that was ingested.
     """
     from rankscope import __version__
-    from rankscope.compare.timeline import timelines
+    from rankscope.api import picks_of
+    from rankscope.compare.timeline import timelines, with_last_to_arrive
     from rankscope.output.perfetto import trace
     from rankscope.util.atomic_io import written_whole
     from rankscope.util.sanitize import sanitized
 
+    picks = picks_of(comparison, metric)
+    numbers = comparison.selection.numbers
+    iterations = numbers if limited else picks.nearby(numbers)
+    labels = {each.rank: each.label for each in picks.picks}
+    ranks = chosen or with_last_to_arrive(comparison, [*labels], iterations)
     parts = timelines(comparison, ranks, iterations, states=True)
     first = next(parts)
     about = {
@@ -305,20 +264,6 @@ def _write_pieces(file: BinaryIO, pieces: Iterable[bytes], zipped: bool) -> None
         packed.writelines(pieces)
 
 
-def _write_table(frame: pl.DataFrame, target: Path, ending: str) -> None:
-    from io import BytesIO
-
-    from rankscope.output.markdown_csv import csv
-    from rankscope.util.atomic_io import write_whole
-
-    content = BytesIO()
-    if ending == ".csv":
-        content.write((csv(frame) + "\n").encode())
-    else:
-        frame.write_parquet(content)
-    write_whole(target, content.getvalue())
-
-
 def _written(
     target: Path,
     kind: str,
@@ -337,7 +282,7 @@ def _written(
     from rankscope.output.quantities import short_path
     from rankscope.util.wording import agreeing, counted, ranks_text, size, span
 
-    facts: dict[str, object] = {"output": str(target), "kind": str(kind), "rows": rows}
+    facts: dict[str, object] = {"output": str(target), "kind": kind, "rows": rows}
     bytes_, who, numbers = target.stat().st_size, list(ranks), list(iterations)
     facts |= {"bytes": bytes_, "ranks": who, "iterations": numbers}
     is_trace = kind == "trace"

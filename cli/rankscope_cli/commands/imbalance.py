@@ -11,7 +11,7 @@ from rankscope.model.kinds import By, VerdictKind
 from rankscope_cli import console
 from rankscope_cli.bundles import Analysis
 from rankscope_cli.help import CHOICE, OUTPUT
-from rankscope_cli.opening import run_of, with_options
+from rankscope_cli.opening import run_of
 from rankscope_cli.options import (
     DB,
     All,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WHY_EMPTY = {
     By.KERNEL: "No kernels to show: the reports contain no device work",
     By.CAUSE: "No causes on the host to show: the reports do not record what threads do",
-    By.COLLECTIVE: "No collectives to show: none was found in the reports of several ranks",
+    By.COLLECTIVE: "No collectives to show: none is in the reports of several ranks",
 }
 """Value of `--by` whose table may be empty → the reason."""
 
@@ -108,6 +108,7 @@ def imbalance(
     from rankscope.compare.breakdowns import rows_by
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
+    from rankscope.output.nsys_view import with_options
     from rankscope.util.rank_list import parse_ranks
 
     only = None if ranks is None else parse_ranks(ranks)
@@ -236,6 +237,8 @@ def _why_empty(by: By, comparison: Comparison) -> tuple[str, str]:
         By.CAUSE: Record.HOST,
         By.COLLECTIVE: Record.COMMUNICATION,
     }
+    if by is By.COLLECTIVE and not comparison.tables.read("collectives").is_empty():
+        return WHY_EMPTY[by], "ingest the reports of all ranks together"
     return WHY_EMPTY[by], advice(records[by], recorder_of(comparison.tables.reports["kind"]))
 
 

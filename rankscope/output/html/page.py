@@ -28,7 +28,7 @@ from rankscope.output.html import columns, page_text, tables
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
 from rankscope.output.html.states import MOST_CELLS, cell_states
-from rankscope.output.nsys_view import LONGEST_COMMAND
+from rankscope.output.nsys_view import LONGEST_COMMAND, with_options
 from rankscope.output.palette import (
     COMMUNICATION_PARTS,
     STATE_NAMES,
@@ -132,12 +132,13 @@ def page_data(
     cells = columns.cells(
         comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
     )
+    iter_range = comparison.options.iter_range
     data = {
         "format": "rankscope/page/1",
         "run": plain(run_of(origin.db, facts)),
         "warnings": plain(comparison.warnings),
         "verdict": plain(result.verdict),
-        "next": f"Next: {result.verdict.next}.",
+        "next": f"Next: {with_options(result.verdict.next, origin.db, iter_range)}.",
         "facts": run_line(facts),
         "figures": page_text.figures(result),
         "quality": page_text.quality(comparison, facts, cells["unit_ns"], flagged_cells.height),

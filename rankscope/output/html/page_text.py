@@ -7,6 +7,7 @@ from pathlib import Path
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
 from rankscope.judge.phrases import ordinal
+from rankscope.match.selection import range_text
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
 from rankscope.output.nsys_view import open_command
@@ -139,9 +140,7 @@ def _option_arguments(options: Options) -> list[str]:
     """The options of the command line that correspond to `options`."""
     words: list[str] = []
     if options.iter_range is not None:
-        low, high = options.iter_range.start, options.iter_range.stop
-        bounds = f"{'' if low is None else low}:{'' if high is None else high}"
-        words.append(f"--iter-range={bounds}")
+        words.append(f"--iter-range={range_text(options.iter_range)}")
     if options.clock != "auto":
         words += ["--clock", options.clock]
     if options.roles is not None:

@@ -3,10 +3,10 @@
 const served = page.served;
 
 /** The answer to a question, as JSON; an error says what the server said. */
-async function ask(what, parameters = {}, method = "GET") {
+async function ask(what, parameters = {}) {
   const query = new URLSearchParams(location.search);
   for (const [key, value] of Object.entries(parameters)) query.set(key, value);
-  const response = await fetch(`${what}?${query}`, { method }).catch(() => {
+  const response = await fetch(`${what}?${query}`).catch(() => {
     throw new Error("rankscope view does not answer; is it still running?");
   });
   const answer = await response.json();
@@ -19,7 +19,8 @@ async function busy(place, doing, action) {
   place.textContent = doing;
   place.setAttribute("aria-busy", "true");
   try {
-    place.textContent = (await action()) ?? "";
+    await action();
+    place.textContent = "";
   } catch (error) {
     place.textContent = error.message;
   } finally {
@@ -68,6 +69,4 @@ function listenToServer() {
     await showTimeline(both.join(","), iterations[iteration]);
     byId("timeline").scrollIntoView();
   });
-  byId("open-gui").addEventListener("click", () =>
-    busy(byId("gui-state"), "Starting…", async () => (await ask("open", { ranks: byId("timeline-ranks").value }, "POST")).opened));
 }
