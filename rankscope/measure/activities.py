@@ -46,7 +46,8 @@ class ActivityTotals:
         self._low, self._high = union(work.calls["start"].to_numpy(), work.calls["end"].to_numpy())
         names = work.by_name
         leads = leading(names[["kind", "name"]], names["total_ns"].to_numpy(), MOST_NAMES)
-        leaders = names.filter(pl.Series(leads) & (names["name"] != "")).sort("kind", "name")
+        leads &= (names["name"] != "").to_numpy()
+        leaders = rows_of(names, leads).sort("kind", "name")
         # A row stands for a window, a phase and a lead: first each kind, for its other names, then
         # the leading names.
         kinds = pl.Series("kind", WORK.categories, WORK)

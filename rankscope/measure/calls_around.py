@@ -63,8 +63,9 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     launched = ~(is_null(work["launch"]) | is_null(work["launch_thread"]))
     launched &= (work["kind"] == "kernel").to_numpy()
     call = np.full(work.height, -1)
-    for own in calls["thread"].unique():
-        on_thread = np.flatnonzero((calls["thread"] == own).to_numpy())
+    callers = calls["thread"].to_numpy()
+    for own in np.unique(callers):
+        on_thread = np.flatnonzero(callers == own)
         begins, ends = (calls[name].to_numpy()[on_thread] for name in ("start", "end"))
         rows = np.flatnonzero(launched & (thread == own))
         place = np.searchsorted(begins, launch[rows], side="right") - 1
@@ -77,7 +78,7 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     operation = work["operation"]
     stated = alone & is_null(operation)
     for inexact in INEXACT:
-        stated |= within & operation.eq_missing(inexact).to_numpy()
+        stated |= within & holds(operation == inexact)
     if not stated.any():
         return work
     around = taken(calls["around"], np.maximum(call, 0))

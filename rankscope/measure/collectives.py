@@ -17,7 +17,7 @@ from rankscope.model.arrays import (
     with_series,
 )
 from rankscope.model.intervals import Flags, Times
-from rankscope.model.schema import COLLECTIVES, conform, constant, empty
+from rankscope.model.schema import COLLECTIVES, conform, constant, empty, ordered
 from rankscope.util.numbers import NEVER
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
@@ -46,13 +46,13 @@ class ReadyTimes:
 
     def __init__(self, calls: pl.DataFrame) -> None:
         """Start without any work; `calls` are the collectives to compute ready times for."""
-        self._launches = calls["launch"].drop_nulls().unique().sort().to_numpy()
+        self._launches = np.unique(calls["launch"].to_numpy()[~is_null(calls["launch"])])
         self._ends = np.full(len(self._launches) + 1, -NEVER)
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of what `attribute` returned."""
-        own = part["training"] & part["operation"].is_null() & part["launch"].is_not_null()
-        launch, end = (part[name].filter(own).to_numpy() for name in ("launch", "end"))
+        own = part["training"].to_numpy() & is_null(part["operation"]) & ~is_null(part["launch"])
+        launch, end = (part[name].to_numpy()[own] for name in ("launch", "end"))
         after = np.searchsorted(self._launches, launch, side="right")
         np.maximum.at(self._ends, after, end)
 
@@ -61,7 +61,7 @@ class ReadyTimes:
 
         Undefined for calls without a launch record.
         """
-        launch = calls["launch"].fill_null(-NEVER).to_numpy()
+        launch = filled(calls["launch"], -NEVER)
         return np.maximum.accumulate(self._ends)[np.searchsorted(self._launches, launch)]
 
 
@@ -90,7 +90,7 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
         rows_of(marks, (marks["label"] == label).to_numpy())
         for label in ("exposed_communication", "forward")
     )
-    forward = forward.sort("start")
+    forward = ordered(forward, "start")
     calls = with_series(calls, pl.Series("start", filled(calls["called"], calls["start"])))
     calls = belonging(with_series(calls, constant("window", None, calls.height)), iterations)
     start, end = calls["start"], calls["end"]

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.measure.waiting import Requests
-from rankscope.model.arrays import filled, is_null, taken, with_series
+from rankscope.model.arrays import filled, framed, is_null, taken, with_series
 from rankscope.model.intervals import (
     Flags,
     Times,
@@ -287,7 +287,7 @@ def _totals(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame, T
     # running and idle time of a phase are one part: neighbours of one part become one segment
     part = PART_OF[owner]
     first, last = _runs(key - owner + part)
-    segments = pl.DataFrame(
+    segments = framed(
         {
             "start": start[first],
             "end": end[last],

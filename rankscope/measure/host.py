@@ -46,7 +46,7 @@ def host_timeline(
     start, end = np.clip(start, low, high), np.clip(end, low, high)
     points = cells(start, end, edges)
     owner = owners(points, start, end)
-    return segments(points, edges, pl.Series(labels, dtype=pl.String).gather(owner))
+    return segments(points, edges, taken(pl.Series(labels, dtype=pl.String), owner))
 
 
 def segments(points: Times, edges: Times, labels: pl.Series) -> pl.DataFrame:

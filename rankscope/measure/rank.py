@@ -23,7 +23,7 @@ from rankscope.measure.segment import (
     PhaseRanges,
     find_marks,
 )
-from rankscope.model.arrays import holds, is_null, of_process, rows_of, taken, with_series
+from rankscope.model.arrays import filled, holds, is_null, of_process, rows_of, taken, with_series
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import (
@@ -86,7 +86,7 @@ class RankDetail:
         if not self.communicates:
             return self.collectives["arrival_ns"].to_numpy()
         calls = self.work.calls
-        return calls["launch"].fill_null(calls["start"]).to_numpy()
+        return filled(calls["launch"], calls["start"])
 
     @property
     def has_device(self) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.host import window_edges
-from rankscope.model.arrays import codes, filled, is_null, rows_of
+from rankscope.model.arrays import codes, filled, is_null, of_process, rows_of
 from rankscope.model.device_work import DeviceClock, DeviceWork
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.reports import RunWarning
@@ -72,7 +72,7 @@ class RecordCount:
 
     def of(self, work: DeviceWork, process: int) -> Records:
         """The result of a process, once all chunks have been added."""
-        lost = work.unrecorded.filter(pl.col("process") == process)["launch"].to_numpy()
+        lost = of_process(work.unrecorded, process)["launch"].to_numpy()
         if not self._kernels:  # nothing of the device was recorded: another warning says so
             lost = lost[:0]
         window = np.searchsorted(self._edges, lost, side="right") - 1

@@ -62,17 +62,26 @@ def is_null(values: pl.Series) -> Flags:
     nulls = values.null_count()
     if nulls in (0, len(values)):
         return np.full(len(values), nulls > 0)
-    return values.is_null().to_numpy()
+    return pl.Series([False]).zip_with(values.eq(values), pl.Series([True])).to_numpy()
 
 
 def holds(flags: pl.Series) -> Flags:
     """Whether each flag is set; of an unknown one that is not known."""
-    return (flags.fill_null(False) if flags.has_nulls() else flags).to_numpy()
+    return known_or(flags, False).to_numpy()
 
 
 def filled(values: pl.Series, replacement: int | pl.Series) -> Times:
     """Integers, each null replaced."""
-    return (values.fill_null(replacement) if values.has_nulls() else values).to_numpy()
+    return known_or(values, replacement).to_numpy()
+
+
+def known_or(values: pl.Series, others: int | str | pl.Series) -> pl.Series:
+    """The values, each null replaced."""
+    if not values.has_nulls():
+        return values
+    if not isinstance(others, pl.Series):
+        others = pl.Series([others], dtype=values.dtype)
+    return values.zip_with(values.eq(values), others)  # null = null is null
 
 
 def known_if(values: pl.Series, flags: Flags) -> pl.Series:
@@ -85,12 +94,11 @@ def known_if(values: pl.Series, flags: Flags) -> pl.Series:
 def codes(columns: pl.DataFrame) -> Times:
     """A number above 0 for each row; equal rows have equal numbers."""
     code, most = np.ones(columns.height, dtype=np.int64), 1
-    for each in columns:
-        part = _physical(each)
+    for part in _physical(columns):
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
         if low == high and not part.has_nulls():
             continue
-        numbers, span = filled(part, high + 1), high - low + 2
+        numbers, span = filled(part.cast(pl.Int64), high + 1), high - low + 2
         if span > FEW:
             numbers = np.searchsorted(np.unique(numbers), numbers)
             low, span = 0, len(numbers)
@@ -103,12 +111,13 @@ def codes(columns: pl.DataFrame) -> Times:
     return code
 
 
-def _physical(values: pl.Series) -> pl.Series:
+def _physical(columns: pl.DataFrame) -> pl.DataFrame:
     """Numbers as they are; categories and texts by their codes."""
-    if values.dtype == pl.String():
-        values = values.cast(pl.Categorical(pl.Categories.random()))
-    is_name = isinstance(values.dtype, pl.Categorical | pl.Enum)
-    return values.to_physical() if is_name else values
+    if all(each.is_numeric() for each in columns.dtypes):
+        return columns
+    names = pl.Categorical(pl.Categories.random())
+    texts = (each.cast(names) for each in columns if each.dtype == pl.String())
+    return with_series(columns, *texts).select(pl.all().to_physical())
 
 
 def distinct(codes: Times) -> tuple[Times, Times]:

@@ -47,7 +47,7 @@ HEADER_BYTES = 100
 
 LAYOUTS = """
 select cast(m.name as blob) as "table", cast(c.name as blob) as "column",
-    m.rootpage, c.cid, cast(c.type as blob) as declared, c.pk, c.hidden,
+    m.rootpage, c.cid, cast(coalesce(c.type, '') as blob) as declared, c.pk, c.hidden,
     c.dflt_value is not null as has_default
 from sqlite_master m, pragma_table_list(m.name) l, pragma_table_xinfo(m.name) c
 where m.type = 'table' and l.schema = 'main' and l.type = 'table' and not l.wr
@@ -228,7 +228,7 @@ class SQLiteColumns(Columns):
             frame = self._query(LAYOUTS)
         except UnreadableReport:  # before SQLite 3.37, or damage that the library has to report
             return {}
-        texts = (strings(frame[name]).fill_null("") for name in ("table", "column", "declared"))
+        texts = (strings(frame[name]) for name in ("table", "column", "declared"))
         columns: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in with_series(frame, *texts).iter_rows(named=True):
             columns[row["table"]].append(row)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import filled, framed, taken
+from rankscope.model.arrays import filled, framed, known_or, rows_of, taken
 from rankscope.model.reports import Process
 from rankscope.sources.columns.request import Columns
 
@@ -51,9 +51,10 @@ class Strings:
         """Lay out a pool.
 
         Args:
-            pool: id and value, each id once.
+            pool: id and value; of several values for an id, the first known one counts.
             places: ids below this are looked up by index.
         """
+        pool = without_nulls(pool, "id", "value")
         # Ids are nearly row numbers of the pool, so that most lookups need no join.
         most = SPARSE * pool.height if places is None else places - 1
         ids = pool["id"].to_numpy()
@@ -61,19 +62,20 @@ class Strings:
         size = ids[is_dense].max(initial=-1) + 1
         # an id without a string gets the null at the end, as does the last place
         row = np.full(size + 1, pool.height)
-        row[ids[is_dense]] = np.flatnonzero(is_dense)
+        dense = np.flatnonzero(is_dense)[::-1]
+        row[ids[dense]] = dense  # of equal ids the last one, which is the first of the pool, stays
         nothing = pl.Series([None], dtype=pool["value"].dtype)
         self._dense = taken(pl.concat([pool["value"], nothing]), row)
-        self._others = pool.clear() if is_dense.all() else pool.filter(~is_dense)
+        self._others = rows_of(pool, ~is_dense)
+        if self._others.height:
+            self._others = self._others.unique("id", keep="first", maintain_order=True)
 
     @classmethod
     def read(cls, file: Columns) -> Strings:
         """The pool of an export, which may lack it."""
         if not file.has("StringIds", "id", "value"):
             return cls(pl.DataFrame(schema={"id": pl.Int64, "value": pl.String}))
-        return cls(
-            file.read("StringIds", ["id"], ["value"]).drop_nulls().unique("id", keep="first")
-        )
+        return cls(file.read("StringIds", ["id"], ["value"]))
 
     @property
     def is_empty(self) -> bool:
@@ -88,9 +90,8 @@ class Strings:
         if self._others.is_empty():
             return texts
         others = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
-        return pl.select(pl.coalesce(texts, others["value"])).to_series()
+        return known_or(texts, others["value"])
 
     def of_values(self, ids: pl.Series, values: pl.Series) -> Strings:
-        """Other values for ids of this pool; of several values for an id, the first known one."""
-        pairs = framed({"id": ids, "value": values}).drop_nulls()
-        return Strings(pairs.unique("id", keep="first", maintain_order=True), len(self._dense) - 1)
+        """Other values for ids of this pool."""
+        return Strings(framed({"id": ids, "value": values}), len(self._dense) - 1)

@@ -10,7 +10,15 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import framed, with_series
+from rankscope.model.arrays import (
+    codes,
+    framed,
+    known_or,
+    places,
+    rows_of,
+    taken,
+    with_series,
+)
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.intervals import in_order
@@ -305,20 +313,22 @@ class _Names:
         """Make some names available: `id` of the short, `full` of the whole name."""
         if all(each.null_count() == len(each) for each in ids):  # copies have no names
             return
-        unknown = ids.unique().join(self._known, on=["id", "full"], how="anti", nulls_equal=True)
+        distinct = taken(ids, places(codes(ids))[1])
+        known = {*self._known[["id", "full"]].iter_rows()}
+        unknown = rows_of(distinct, np.array([each not in known for each in distinct.iter_rows()]))
         if unknown.is_empty():
             return
         texts = {"name": self._pool.of(unknown["id"]), "full": self._pool.of(unknown["full"])}
         named = pl.DataFrame(texts).with_columns(short_name())
         operation = self._words.operations(named)["operation"]
         fresh = with_series(unknown, named["name"].cast(KNOWN["name"]), operation)
-        self._known = known = pl.concat([self._known, fresh])
-        self._names = self._pool.of_values(known["id"], known["name"])
-        self._operations = self._pool.of_values(known["full"], known["operation"])
+        self._known = learnt = pl.concat([self._known, fresh])
+        self._names = self._pool.of_values(learnt["id"], learnt["name"])
+        self._operations = self._pool.of_values(learnt["full"], learnt["operation"])
 
     def of(self, ids: pl.Series) -> pl.Series:
         """Names of ids that were learnt; "" for ids without a name."""
-        return self._names.of(ids).fill_null("")
+        return known_or(self._names.of(ids), "")
 
     def operations(self, full: pl.Series) -> pl.Series:
         """OPERATION of kernels by the ids of their whole names; null for computation."""
@@ -345,8 +355,8 @@ def _in_windows(
     groups = spread.with_columns(nth=before // part_rows).partition_by("nth")
     waiting: list[pl.DataFrame] = []
     for group, following in zip(groups, [*groups[1:], None], strict=True):
-        for (table,), places in group.partition_by("table", as_dict=True).items():
-            for rows in chosen(str(table), places["number"].sort().to_list()):
+        for (table,), own in group.partition_by("table", as_dict=True).items():
+            for rows in chosen(str(table), own["number"].sort().to_list()):
                 waiting.append(ordered(rows, "start"))
         due = waiting
         if following is not None:
@@ -411,16 +421,18 @@ def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
 
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
-    rows = with_series(whole[["end", *OWNERS]], *_ids(whole))
-    grouped = rows.group_by(pl.exclude("end")).agg(pl.col("end").max())
-    return grouped.select(
+    rows = with_series(_ids(whole), *whole[OWNERS])
+    place, first = places(codes(rows))
+    end = np.full(len(first), -NEVER)
+    np.maximum.at(end, place, whole["end"].to_numpy())
+    return with_series(taken(rows, first), pl.Series("end", end)).select(
         "id",
         "full",
         process=pl.col("globalPid") // PROCESS,
         device="deviceId",
         kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
         end="end",
-    ).match_to_schema(KINDS)
+    )
 
 
 def _ids(rows: pl.DataFrame) -> pl.DataFrame:

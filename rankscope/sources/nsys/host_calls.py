@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import filled, places
+from rankscope.model.arrays import filled, known_or, places
 from rankscope.model.host_events import Calls, Spans
 from rankscope.model.intervals import Times
 from rankscope.sources.columns.request import Columns
@@ -102,5 +102,5 @@ def _named(parts: list[tuple[Times, Times, Ids]], pool: Strings) -> Calls:
     start, end, ids = (np.concatenate(columns.popleft()) for _ in range(3))
     name, first = places(ids.astype(np.int64))
     known = pl.Series(ids[first], dtype=pl.Int64)
-    names = pool.of(known).fill_null(UNNAMED).str.replace(VERSION, "")
+    names = known_or(pool.of(known), UNNAMED).str.replace(VERSION, "")
     return Calls(start, end, name.astype(np.int32), names)

@@ -204,14 +204,11 @@ class Launches:
 
     def unrecorded(self) -> pl.DataFrame:
         """UNRECORDED, once all operations with a possible time have been recorded."""
-        schema = dict.fromkeys(("process", "correlationId"), pl.Int64)
-        lost = (
-            pl.DataFrame({"process": process, "correlationId": kernels.lost}, schema)
-            for process, kernels in self._kernels.items()
-        )
-        calls = pl.concat([pl.DataFrame(schema=schema), *lost])
-        launches = calls.select("process").hstack(self.of(calls).select("launch"))
-        return outside_captures(launches, self.captures)
+        lost = {process: kernels.lost for process, kernels in self._kernels.items()}
+        process = np.repeat(np.array([*lost], np.int64), [*map(len, lost.values())])
+        numbers = np.concatenate([np.empty(0, np.int64), *lost.values()])
+        launches = self.of(framed({"process": process, "correlationId": numbers}))
+        return outside_captures(with_series(launches, pl.Series("process", process)), self.captures)
 
     def _near(self, process: int, numbers: Integers) -> list[int]:
         """The pieces that may have calls with some of the numbers."""

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import filled, framed, is_null, rows_of, with_series
+from rankscope.model.arrays import filled, framed, is_null, known_or, rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import GLOO, MOMENTS, OPERATORS, RANGES, SIGNATURES, conform, empty
@@ -117,7 +117,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         ),
         thread_names=pl.concat(survey.thread_names),
         of_nccl=survey.described(),
-        nccl_domains=created.filter(domain="NCCL")["domainId"],
+        nccl_domains=created["domainId"].filter(created["domain"] == "NCCL"),
         events=survey.events,
         broken=survey.broken,
     )
@@ -209,12 +209,12 @@ class _Survey:
         fresh = self._signatures.known(self.names.height)
         by_number = without_suffix(pl.lit(self._pool.of(fresh["textId"])))
         names = fresh.select(
-            "domainId",
             process=pl.col("globalTid") // PROCESS,
             thread="globalTid",
+            domainId="domainId",
             name=pl.coalesce("text", by_number, pl.lit("")),
         )
-        self.names = pl.concat([self.names, names.select(NAMES.names())])
+        self.names = pl.concat([self.names, names])
 
     def _take_calls(self, ranges: pl.DataFrame) -> None:
         """Add ranges named like functions of NCCL."""
@@ -222,9 +222,8 @@ class _Survey:
         if not by_nccl.any():
             return
         calls = rows_of(ranges, by_nccl[ranges["signature"]].to_numpy())
-        json = pl.coalesce("jsonText", self._pool.of(calls["jsonTextId"]))
-        name = self.names["name"][calls["signature"]]
-        whole = calls.with_columns(json=json, name=name)
+        json = known_or(calls["jsonText"], self._pool.of(calls["jsonTextId"])).alias("json")
+        whole = with_series(calls, json, self.names["name"][calls["signature"]])
         described = ("binaryData",)  # a column that not every export has
         self._calls.append(conform(whole, CALLS, optional=described, drop_others=True))
 
@@ -255,8 +254,11 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
         names: NAMES.
         created: CREATED.
     """
-    first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
-    named = names.join(first, on=SAME_DOMAIN, how="left", maintain_order="left")
+    called: dict[tuple[object, ...], str] = {}
+    for *key, domain in created.iter_rows():
+        called.setdefault(tuple(key), OTHERS.get(domain, domain))
+    domains = [called.get(key) for key in names[SAME_DOMAIN].iter_rows()]
+    named = with_series(names, pl.Series("domain", domains, pl.String))
     name, own = pl.col("name"), pl.col("domainId") != 0
     if (is_null(named["domain"]) & (named["domainId"] != 0).to_numpy()).any():
         inferred = (
@@ -264,7 +266,7 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
             for domain, pattern in OF_DOMAIN.items()
         )
         named = named.with_columns(domain=pl.coalesce("domain", *inferred))
-    return with_series(named[SIGNATURES.names()], named["domain"].fill_null("").replace(OTHERS))
+    return with_series(named[SIGNATURES.names()], known_or(named["domain"], ""))
 
 
 def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:

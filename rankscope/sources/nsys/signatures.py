@@ -4,10 +4,11 @@ Millions of ranges have some hundred signatures, once the suffix that torch's em
 each call is removed. Everything else is therefore looked up by signature.
 """
 
+from itertools import islice
+
 import polars as pl
 
 from rankscope.model.arrays import codes, numbered, taken
-from rankscope.model.schema import empty
 
 DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
 """Fields that emit_nvtx appends to a name: `, seq = 1`, and so on."""
@@ -28,7 +29,7 @@ class Signatures:
 
     def __init__(self) -> None:
         """Start without signatures."""
-        self._known = empty(KEYS)  # by number
+        self._numbers: dict[tuple[object, ...], int] = {}  # signature → its number
 
     def of(self, events: pl.DataFrame) -> pl.Series:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""
@@ -38,23 +39,13 @@ class Signatures:
         place, rows = numbered(codes(keys))
         text = without_suffix(pl.col("text"))
         distinct = taken(keys, rows).with_columns(pl.when(text != "").then(text))
-        number = self._numbers(distinct)
-        if number.has_nulls():
-            fresh = distinct.filter(number.is_null()).unique(maintain_order=True)
-            self._known = pl.concat([self._known, fresh])
-            number = self._numbers(distinct)
-        return taken(number, place)
+        numbers = self._numbers
+        number = [numbers.setdefault(each, len(numbers)) for each in distinct.iter_rows()]
+        return taken(pl.Series(number, dtype=pl.UInt32), place)
 
     def known(self, first: int = 0) -> pl.DataFrame:
         """KEYS by number from `first` on; texts without DETAILS, null if empty."""
-        return self._known.slice(first)
-
-    def _numbers(self, keys: pl.DataFrame) -> pl.Series:
-        """The number of each row of KEYS, null for a new signature."""
-        known = self._known.with_row_index("signature")
-        return keys.join(known, [*KEYS], "left", nulls_equal=True, maintain_order="left")[
-            "signature"
-        ]
+        return pl.DataFrame([*islice(self._numbers, first, None)], KEYS, orient="row")
 
 
 def _have_details(keys: pl.DataFrame) -> bool:
@@ -65,10 +56,10 @@ def _have_details(keys: pl.DataFrame) -> bool:
 def _cut_early(keys: pl.DataFrame) -> pl.DataFrame:
     """KEYS without the most frequent of DETAILS, in half the time of `without_suffix`."""
     text = pl.col("text")
-    if keys.select(text.str.contains("\n", literal=True).any()).item():
-        return keys  # a suffix ends with its line
     in_bytes = pl.min_horizontal(text.str.find(mark, literal=True) for mark in MARKS[:2])
-    return keys.with_columns(text.cast(pl.Binary).bin.slice(0, in_bytes).cast(pl.String))
+    one_line = ~text.str.contains("\n", literal=True)  # a suffix ends with its line
+    before = text.cast(pl.Binary).bin.slice(0, pl.when(one_line).then(in_bytes))
+    return keys.with_columns(before.cast(pl.String))
 
 
 def without_suffix(text: pl.Expr) -> pl.Expr:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.arrays import framed, with_series
 from rankscope.model.events import Events, InMemoryEvents, StreamedEvents
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
@@ -96,7 +97,8 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
 def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
     """Ranges together with RANGES of other tables, outer ranges first if they are in memory."""
     more = Ranges.of(pl.concat([empty(RANGES), *tables]))
-    others = more.moments.whole.with_columns(pl.col("signature") + ranges.signatures.height)
+    others = more.moments.whole
+    others = with_series(others, others["signature"] + ranges.signatures.height)
     held = None
     if ranges.of_note is not None:
         held = InMemoryEvents(_outer_first(pl.concat([ranges.of_note.whole, others])))
@@ -222,7 +224,7 @@ def _thread_names(file: Columns, nvtx: Nvtx, pool: Strings) -> pl.DataFrame:
     if not file.has("ThreadNames", "globalTid", "nameId"):
         return nvtx.thread_names
     system = file.read("ThreadNames", ["globalTid", "nameId"])
-    named = system.select("globalTid", text=pool.of(system["nameId"]))
+    named = framed({"globalTid": system["globalTid"], "text": pool.of(system["nameId"])})
     return pl.concat([nvtx.thread_names, named])
 
 
