@@ -142,17 +142,14 @@ def fields() -> tuple[Entry, ...]:
 def explain(term: str) -> Explanation:
     """The entries of a term: those named like it, else those whose name ends or begins with it.
 
-    Case, `-`, `_` and spaces do not matter: `--clock gpu`, `clock gpu` and `gpu` name one entry.
-    A term with leading dashes names option values only. A key of JSON is looked for last: by its
-    path, or by the end of it.
+    Case, `-`, `_` and spaces do not matter. A key of JSON is looked for last: by its path, or by
+    the end of it.
 
     Raises:
         UsageError: no entry has such a name; the hint lists the nearest terms.
     """
     words = _words(term)
-    option = "--" if term.startswith("--") else ""
-    named = [(each, _words(each.term)) for each in entries() if each.term.startswith(option)]
-    keys = [] if option else [(each, _words(each.term)) for each in fields()]
+    named, keys = ([(each, _words(each.term)) for each in of] for of in (entries(), fields()))
     candidates = [
         [entry for entry, name in named if name == words],
         [entry for entry, name in named if name[-len(words) :] == words],

@@ -22,8 +22,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[TERM]",
-            help="A metric, verdict class, cause, warning code, exit code, option value, or word "
-            "of the glossary; else all are listed.",
+            help="A metric, verdict class, cause, warning code, exit code, heading, or word of the "
+            "glossary; else all are listed.",
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
@@ -40,8 +40,6 @@ def explain(
       rankscope explain missing-ranks
 
       rankscope explain exit 3
-
-      rankscope explain --clock gpu
     """
     from rankscope.output import explain as documents
 
