@@ -90,8 +90,8 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     fast = fast if fast is not None and _is_sure(fast) else None
     for each in traits:
         excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
-    slow = (*traits, *_facts(excess, noise))
-    slow = tuple(replace(each, in_loading=_is_loading(whole, each)) for each in slow)
+    joined = _joined((*traits, *_facts(excess, noise)), whole)
+    slow = tuple(replace(each, in_loading=_is_loading(whole, each)) for each in joined)
     return Story(noise, slow, lead, len(excess.numbers), fast, loaders_bind)
 
 
@@ -111,6 +111,30 @@ def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Sl
         named = np.isin(excess.ranks, trait.ranks)[:, None]
         spans = None if spans is None else np.where(named, 0.0, spans)
     return traits, None
+
+
+def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
+    """Ranks that are slow at the same time, and alike, as one: healing some of them saves little.
+
+    Args:
+        claims: as they were found, one after the other.
+        excess: of all ranks.
+    """
+    joined: list[Slow] = []
+    for claim in claims:
+        for place, other in enumerate(joined):
+            both = tuple(sorted(other.ranks + claim.ranks))
+            amounts = [np.median(excess.share[each.cells(excess)]) for each in (other, claim)]
+            if (
+                other.pattern.iterations == claim.pattern.iterations
+                and 2 * len(both) <= len(excess.ranks)
+                and min(amounts) >= HALF * max(amounts)
+            ):
+                joined[place] = replace(other, ranks=both)
+                break
+        else:
+            joined.append(claim)
+    return joined
 
 
 def _is_loading(excess: Excess, claim: Slow) -> bool:

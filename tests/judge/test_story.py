@@ -212,6 +212,12 @@ def test_the_first_rank_of_each_host_waits_for_storage() -> None:
     assert (0, 4, 8, 12) in ranks_of(story(late))
 
 
+def test_ranks_that_are_slow_together_are_one_though_small_differences_hide_one() -> None:
+    late = noise(8, 20) + np.array([0, 1.04, 0.6, 0.6, -0.8, 0, 0, 0])[:, None]
+    late[np.ix_([0, 4], [1, 5, 9, 13, 17])] += np.array([[22.0], [17.0]])
+    assert ranks_of(story(late)) == [(0, 4)]
+
+
 def test_a_slower_rank_hides_another_one() -> None:
     """Healing rank 6 saves nothing before rank 2 is healed."""
     late = noise(8, 30)
