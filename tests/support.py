@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
@@ -326,6 +326,35 @@ def edit(path: Path, sql: str, *values: object) -> Path:
     return path
 
 
+def with_rows(path: Path, into: str, *rows: Sequence[object]) -> Path:
+    """A report with more rows in a table, `into` with the names of columns if not of all."""
+    if rows:
+        with closing(sqlite3.connect(path)) as file, file:
+            file.executemany(f"insert into {into} values ({', '.join('?' * len(rows[0]))})", rows)
+    return path
+
+
+MARKS = "NVTX_EVENTS (start, end, eventType, text, globalTid, domainId)"
+"""Where `with_rows` puts ranges (59), marks (34) and names of domains (75)."""
+
+THREAD = 1 << 48 | 1
+"""A thread that no report has."""
+
+
+def with_table(path: Path, table: str, columns: str, *rows: Sequence[object]) -> Path:
+    """A report with such a table in place of its own; columns without a type are integers."""
+    typed = [name if " " in name else f"{name} integer" for name in columns.split(", ")]
+    edit(path, f"drop table if exists {table}")
+    edit(path, f"create table {table} ({', '.join(typed)})")
+    return with_rows(path, table, *rows)
+
+
+def asked(path: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
+    """What a report answers to a query."""
+    with closing(sqlite3.connect(path)) as file:
+        return file.execute(query, values).fetchall()
+
+
 def change(db: Path, sql: str, *values: object) -> Path:
     """A database with one statement run on it."""
     with duckdb.connect(str(db)) as connection:
@@ -399,10 +428,7 @@ def in_use(db: Path) -> Iterator[None]:
 
 
 def sqlite_tables(path: Path) -> set[str]:
-    connection = sqlite3.connect(path)
-    rows = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
-    connection.close()
-    return {name for (name,) in rows}
+    return {name for (name,) in asked(path, "select name from sqlite_master where type = 'table'")}
 
 
 def assert_adds_up(frame: pl.DataFrame) -> None:

@@ -1,8 +1,6 @@
 """The README and the documents tell the truth: their commands print what stands below them."""
 
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ from PIL import Image
 
 from rankscope.util.wording import ms
 from tests.readme import BLOCK, PAGES, README, ROOT, TABLE, filled, steady, tabulated
-from tests.support import SAMPLE, Cli, Stored, mostly_slow
+from tests.support import SAMPLE, Cli, Stored, asked, mostly_slow
 
 PICTURES = ROOT / "sample_reports" / "pictures"
 TEXT = README.read_text("utf-8")
@@ -74,11 +72,11 @@ def test_the_two_answers_are_what_the_data_say(sample: Stored) -> None:
     columns = ("backward_ns", "load_ns", "cost_ns")
     for rank, cells in rows:
         report = SAMPLE / f"report_rank_{rank}.sqlite"
-        with closing(sqlite3.connect(report)) as export:
-            (summed,) = export.execute(
-                "select avg(end - start) from NVTX_EVENTS where eventType = 59 and coalesce("
-                "text, (select value from StringIds where id = textId)) = 'Backward Pass'"
-            ).fetchone()
+        [(summed,)] = asked(
+            report,
+            "select avg(end - start) from NVTX_EVENTS where eventType = 59 and coalesce("
+            "text, (select value from StringIds where id = textId)) = 'Backward Pass'",
+        )
         ours = ranks.filter(rank=int(rank)).select(columns).row(0)
         written = [cell.strip("* ") for cell in cells.split("|")]
         assert written[0] == f"{summed / 1e6:.1f} ms"

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.sources.exports import as_folder
+from tests.sources.exports import as_export
 
 FORMATS = ("sqlite", "parquetdir", "arrowdir")
 
@@ -35,7 +35,7 @@ def mutant(source: Path, kind: str, seed: int, folder: Path) -> tuple[Path, str]
     files = [work]
     path = work
     if kind != "sqlite":
-        path = as_folder(work, kind, folder, rows=1000)
+        path = as_export(work, kind, folder, rows=1000)
         work.unlink()
         files = sorted(path.iterdir())
     if damage is None or draw.random() < 0.2:

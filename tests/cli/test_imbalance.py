@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from tests.support import (
     MakeForged,
     MakeStored,
     Stored,
+    edit,
     mostly_nightly,
     mostly_slow,
     public,
@@ -330,12 +329,10 @@ def test_no_row_that_says_nothing(cli: Cli, stored: MakeStored) -> None:
 def test_no_table_that_says_nothing(cli: Cli, forged: MakeForged, tmp_path: Path) -> None:
     """Of ranks of which only the length of iterations is known, in which they are alike."""
     for report in forged("plain", 2).reports:
-        with closing(sqlite3.connect(shutil.copy(report, tmp_path / report.name))) as db, db:
-            db.execute("DELETE FROM NVTX_EVENTS")
-            db.execute(
-                "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE shortName IN"
-                " (SELECT id FROM StringIds WHERE value LIKE 'nccl%')"
-            )
+        copy = Path(shutil.copy(report, tmp_path))
+        edit(copy, "DELETE FROM NVTX_EVENTS")
+        names = "SELECT id FROM StringIds WHERE value LIKE 'nccl%'"
+        edit(copy, f"DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE shortName IN ({names})")
     cli("ingest", tmp_path, "--db", tmp_path / "run.duckdb")
     text = cli("imbalance", "--db", tmp_path / "run.duckdb").out
     assert re.search(r"^iteration .*\(0\)", text, re.MULTILINE), "a table of differences has a row"

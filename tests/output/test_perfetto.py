@@ -5,10 +5,8 @@ end there too (it drops the others), and an arrow's ends must each lie in a slic
 """
 
 import json
-import sqlite3
 from bisect import bisect
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,17 @@ import pytest
 
 import rankscope
 from rankscope.model.results import Timeline
-from tests.support import MS, MakeForged, MakeStored, copied, mostly_slow, traced
+from tests.support import (
+    MS,
+    MakeForged,
+    MakeStored,
+    asked,
+    copied,
+    mostly_slow,
+    traced,
+    with_rows,
+    with_table,
+)
 
 Event = dict[str, Any]
 
@@ -126,22 +134,15 @@ def test_every_event_is_one_that_a_viewer_keeps(stored: MakeStored, name: str) -
 def test_what_the_training_thread_did_has_a_track(forged: MakeForged, tmp_path: Path) -> None:
     """Planted in iteration 5: off the CPU for 1 ms, then a read of 2 ms, 1.5 of them off it."""
     reports = copied(forged("host_only").reports, tmp_path / "reports")
-    with closing(sqlite3.connect(reports[1])) as file, file:
-        [(thread, start)] = file.execute(
-            "SELECT globalTid, start FROM NVTX_EVENTS WHERE text = 'step 5'"
-        )
-        off, call = start + MS, start + 4 * MS
-        file.execute("CREATE TABLE SCHED_EVENTS (start INTEGER, cpu INTEGER, isSchedIn INTEGER, "
-                     "globalTid INTEGER)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO SCHED_EVENTS VALUES (?,0,?,?)",
-            [(at, on, thread) for at, on in [
-                (0, 1), (off, 0), (off + MS, 1), (call, 0), (call + 3 * MS // 2, 1)]],
-        )  # fmt: skip
-        file.execute("CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, "
-                     "nameId INTEGER)")  # fmt: skip
-        file.execute("INSERT INTO OSRT_API VALUES (?,?,?,980001)", [call, call + 2 * MS, thread])
-        file.execute("INSERT INTO StringIds VALUES (980001, 'read\x1b')")
+    step = "SELECT globalTid, start FROM NVTX_EVENTS WHERE text = 'step 5'"
+    [(thread, start)] = asked(reports[1], step)
+    off, call = start + MS, start + 4 * MS
+    switches = [(0, 1), (off, 0), (off + MS, 1), (call, 0), (call + 3 * MS // 2, 1)]
+    rows = [(at, on, thread) for at, on in switches]
+    with_table(reports[1], "SCHED_EVENTS", "start, isSchedIn, globalTid", *rows)
+    read = (call, call + 2 * MS, thread, 980001)
+    with_table(reports[1], "OSRT_API", "start, end, globalTid, nameId", read)
+    with_rows(reports[1], "StringIds", (980001, "read\x1b"))
     run = rankscope.ingest([tmp_path / "reports"], tmp_path / "db")
     events = events_of(traced(run.timeline([1, 0], [5])))
     output = [event for event in slices(events, "thread") if event["pid"] == 1]

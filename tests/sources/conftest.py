@@ -1,8 +1,17 @@
-"""The compiled page reader, or SQLite alone, for tests of what both must do."""
+"""A report to spoil; the compiled page reader, or SQLite alone, for what both must do."""
+
+from pathlib import Path
 
 import pytest
 
 from rankscope.sources.columns.sqlite_pages import loader
+from tests.support import MakeForged, copied
+
+
+@pytest.fixture
+def report(forged: MakeForged, tmp_path: Path) -> Path:
+    """Rank 1 of a job of four, to be changed."""
+    return copied(forged("plain").reports[1:2], tmp_path, ["report_1.sqlite"])[0]
 
 
 @pytest.fixture(params=["compiled", "SQLite alone"])

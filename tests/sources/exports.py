@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 FOLDERS = ("parquetdir", "arrowdir")
-"""Kinds of exports that `as_folder` makes."""
+"""Kinds of exports that are folders."""
 
 KINDS = ("sqlite", *FOLDERS)
 """Kinds of exports."""
@@ -19,8 +19,10 @@ BLANKS = {"text": "", "int64Value": 0, "uint64Value": 0, "uint32Value": 0, "int3
 """What exports of 2020, whose columns are all NOT NULL, write for "none"."""
 
 
-def as_folder(report: Path, kind: str, into: Path, rows: int = 7) -> Path:
-    """A SQLite export as `parquetdir` or `arrowdir`: unsigned ids, tiny row groups."""
+def as_export(report: Path, kind: str, into: Path, rows: int = 7) -> Path:
+    """A SQLite export in another kind, with unsigned ids and tiny row groups, or as it is."""
+    if kind == "sqlite":
+        return report
     folder = into / f"{report.stem}_{'pqtdir' if kind == 'parquetdir' else 'arwdir'}"
     folder.mkdir(parents=True)
     connection = sqlite3.connect(report)

@@ -12,6 +12,7 @@ from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.columns.sqlite_pages.frames import Unusual
+from tests.support import with_rows
 
 Row = Sequence[object]
 
@@ -52,20 +53,12 @@ def from_pages(file: SQLiteColumns, wanted: ColumnRequest) -> pl.DataFrame:
 def made(
     path: Path, rows: Sequence[Row], page: int = 4096, columns: str = "a integer, b text"
 ) -> Path:
-    connection = sqlite3.connect(path)
-    connection.execute(f"pragma page_size = {page}")
-    connection.execute(f"create table t ({columns})")
-    if rows:
-        connection.executemany(f"insert into t values ({', '.join('?' * len(rows[0]))})", rows)
-    connection.commit()
-    connection.close()
-    return path
+    edit(path, f"pragma page_size = {page}", f"create table t ({columns})")
+    return with_rows(path, "t", *rows)
 
 
 def edit(path: Path, *statements: str) -> Path:
-    connection = sqlite3.connect(path)
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect(path)) as file, file:
+        for statement in statements:
+            file.execute(statement)
     return path

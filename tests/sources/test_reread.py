@@ -15,7 +15,7 @@ from rankscope.model.reports import ReportRows
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import describe
-from tests.sources.exports import as_folder
+from tests.sources.exports import as_export
 from tests.sources.limits import IN_PIECES, within
 from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
 from tests.support import MakeForged, edit, mostly_slow, one_at_a_time
@@ -49,7 +49,7 @@ def test_reading_again_gives_the_same(
     if job == "described":
         report = Path(shutil.copy(report, tmp_path / "report_1.sqlite"))
         around(laid_out(report), None, blob())
-    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path, rows=20)
+    path = as_export(report, kind, tmp_path, rows=20)
     file, options = describe(path, f"nsys-{kind}"), ShapingOptions(iteration=iteration)
     held = extract(file, options)
     for kept in (10**6, 0):
@@ -64,9 +64,8 @@ def test_reading_again_gives_the_same(
         assert held.ranks[0].collectives["communicator"].str.starts_with("named").any(), DOMAIN
 
 
-def test_calls_without_a_number_count_as_often(forged: MakeForged, tmp_path: Path) -> None:
+def test_calls_without_a_number_count_as_often(report: Path) -> None:
     """They launched nothing known, but the thread was in them: held, read again, and as before."""
-    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     file, options = describe(report, "nsys-sqlite"), ShapingOptions()
     before = tables(extract(file, options))["host_states"]
     assert "cuda_call" in before["state"]
@@ -78,9 +77,8 @@ def test_calls_without_a_number_count_as_often(forged: MakeForged, tmp_path: Pat
 
 
 @pytest.mark.parametrize("named", mostly_slow([True, False]))
-def test_with_operators_left_out_the_same(forged: MakeForged, tmp_path: Path, named: bool) -> None:
+def test_with_operators_left_out_the_same(report: Path, named: bool) -> None:
     """Also where they are all that tells phases, and so are read again."""
-    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     backward = "autograd::engine::evaluate_function: MmBackward0"
     for phase, operator in (("forward", "aten::mm"), ("backward", backward)):
         for ninth in (1, 3, 5):
@@ -117,13 +115,11 @@ def test_all_ranges_are_held_where_iterations_need_them(forged: MakeForged, iter
 @pytest.mark.parametrize("held", mostly_slow([True, False]))
 @pytest.mark.parametrize("name", mostly_slow(["sample {} of shard 7", "blob {:x}"]))
 def test_so_many_names_that_they_are_lumped(
-    forged: MakeForged,
-    tmp_path: Path,
+    report: Path,
     held: bool,
     name: str,
 ) -> None:
     """What they add up to stays; so do the names that mean something, iterations above all."""
-    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     for nth in range(300):
         edit(
             report,
@@ -160,8 +156,7 @@ def test_so_many_names_that_they_are_lumped(
         "drop table CUPTI_ACTIVITY_KIND_{}",
     ],
 )
-def test_calls_that_launched_nothing_the_same(forged: MakeForged, tmp_path: Path, sql: str) -> None:
-    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+def test_calls_that_launched_nothing_the_same(report: Path, sql: str) -> None:
     for table in ("KERNEL", "MEMCPY"):
         edit(report, sql.format(table))
     file, options = describe(report, "nsys-sqlite"), ShapingOptions()
@@ -174,8 +169,7 @@ def test_calls_that_launched_nothing_the_same(forged: MakeForged, tmp_path: Path
     assert read(file, vocabulary(options)).device_work.kinds.is_empty()
 
 
-def test_a_report_that_changes_meanwhile_is_reported(forged: MakeForged, tmp_path: Path) -> None:
-    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+def test_a_report_that_changes_meanwhile_is_reported(report: Path) -> None:
     ranges = within(IN_PIECES)(describe(report, "nsys-sqlite"), vocabulary(ShapingOptions())).ranges
     edit(report, "update NVTX_EVENTS set text = 'daol' where text = 'load'")
     with pytest.raises(UnreadableReport, match="changed while it was read"):

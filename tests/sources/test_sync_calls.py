@@ -17,7 +17,7 @@ from tests.forge.host import SYNCHRONIZE
 from tests.forge.kineto_export import export_kineto
 from tests.forge.record import RankRecord
 from tests.forge.sqlite_export import export
-from tests.sources.exports import as_folder
+from tests.sources.exports import as_export
 from tests.sources.limits import IN_PIECES, within
 
 JOB = scene("planted", ranks=2, iterations=6)
@@ -53,7 +53,7 @@ def read(path: Path, kind: str, reader: Reader = formats.read) -> pl.DataFrame:
 def test_nsys(tmp_path: Path, record: RankRecord, kind: str, held: bool) -> None:
     path = export(JOB, record, tmp_path)
     if kind != "sqlite":
-        path = as_folder(path, kind, tmp_path)
+        path = as_export(path, kind, tmp_path)
     output = read(path, f"nsys-{kind}", formats.read if held else within(IN_PIECES))
     assert [(s, e - s) for s, e in output.select("start", "end").iter_rows()] == waited(record)
     who = record.identity

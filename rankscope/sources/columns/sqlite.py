@@ -122,11 +122,6 @@ class SQLiteColumns(Columns):
         """The size of the file."""
         return self._bytes
 
-    @property
-    def tables(self) -> dict[str, frozenset[str]]:
-        """Names of the tables and of their columns."""
-        return self._tables
-
     def has(self, table: str, *columns: str) -> bool:
         """Whether the file has `table` with all of `columns`."""
         return table in self._tables and self._tables[table].issuperset(columns)

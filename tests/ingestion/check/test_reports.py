@@ -1,7 +1,6 @@
 """What reports can answer, and what is wrong with them: each fault planted, and found alone."""
 
 import re
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,14 @@ from rankscope.output.check_report import advice, causes_text
 from tests.pytorch_job import Job, kernels, write
 from tests.support import (
     SAMPLE,
+    asked,
     captured,
     copied,
     edit,
     mostly_slow,
-    sqlite_tables,
     unpacked,
     with_environment,
+    with_table,
     without_rank,
 )
 
@@ -101,12 +101,11 @@ def test_no_markers_at_all_can_be_taken_as_a_whole(reports: list[Path]) -> None:
 
 
 def test_unequal_windows_are_reported_with_their_iterations(reports: list[Path]) -> None:
-    connection = sqlite3.connect(reports[1])
-    [[begin]] = connection.execute(
+    [[begin]] = asked(
+        reports[1],
         "select min(start) from NVTX_EVENTS where coalesce(text, (select value from StringIds "
-        "where id = textId)) like '%3' and eventType in (59, 60)"
-    ).fetchall()
-    connection.close()
+        "where id = textId)) like '%3' and eventType in (59, 60)",
+    )
     edit(reports[1], "delete from NVTX_EVENTS where start < ? and eventType in (59, 60)", begin)
     checked = check(reports)
     assert [each - {"matched-by-ordinal"} for each in codes(checked)] == [
@@ -143,17 +142,9 @@ def test_a_cut_step(reports: list[Path]) -> None:
     ),
 )
 def test_lost_events(reports: list[Path], said: str, severity: int, found: bool) -> None:
-    if "DIAGNOSTIC_EVENT" not in sqlite_tables(reports[0]):
-        edit(
-            reports[0],
-            "create table DIAGNOSTIC_EVENT (timestamp INTEGER NOT NULL, timestampType INTEGER NOT "
-            "NULL, source INTEGER NOT NULL, severity INTEGER NOT NULL, text TEXT NOT NULL, "
-            "globalPid INTEGER)",
-        )
-    edit(reports[0], "insert into DIAGNOSTIC_EVENT values (0, 1, 1, ?, ?, null)", severity, said)
-    stranger = (1 << 48) | (999 << 24)
-    row = "insert into DIAGNOSTIC_EVENT values (0, 1, 1, 2, 'Not all X events', ?)"
-    edit(reports[0], row, stranger)
+    columns = "timestamp, timestampType, source, severity, text text, globalPid"
+    stranger = (0, 1, 1, 2, "Not all X events", (1 << 48) | (999 << 24))
+    with_table(reports[0], "DIAGNOSTIC_EVENT", columns, (0, 1, 1, severity, said, None), stranger)
     first, *others = check(reports)
     assert [each.code for each in first.problems] == (["events-lost"] if found else [])
     assert all(said in problem.message for problem in first.problems)

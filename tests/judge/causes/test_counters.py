@@ -3,8 +3,6 @@
 The rows are made from the documented schema: no real export with these tables was seen.
 """
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +16,7 @@ from rankscope.judge.causes.registry import context_of
 from rankscope.model.kinds import Counter
 from rankscope.model.schema import COUNTERS
 from tests.frames import filled
-from tests.support import MS, MakeForged, copied, edit, mostly_nightly
+from tests.support import MS, MakeForged, asked, copied, mostly_nightly, with_rows, with_table
 
 RANKS = pl.DataFrame(
     [
@@ -153,33 +151,21 @@ TYPE = 0x0100_0000_0000_0200
 
 
 def with_gpus(report: Path) -> None:
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("DROP TABLE IF EXISTS TARGET_INFO_GPU")
-        file.execute("CREATE TABLE TARGET_INFO_GPU (id INTEGER, uuid TEXT, busLocation TEXT, "
-                     "name TEXT)")  # fmt: skip
-        file.executemany("INSERT INTO TARGET_INFO_GPU VALUES (?,?,?,?)", GPUS)
+    with_table(report, "TARGET_INFO_GPU", "id, uuid text, busLocation text, name text", *GPUS)
 
 
 def with_clocks(report: Path, slow: int) -> None:
     """Clocks of all GPUs of the host, once per ms, in the report of one rank."""
-    with closing(sqlite3.connect(report)) as file, file:
-        [(end,)] = file.execute("SELECT max(end) FROM NVTX_EVENTS")
-        file.execute("CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER, sourceId INTEGER, "
-                     "typeName TEXT, metricId INTEGER, metricName TEXT)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?,1,'',9,'GPC Clock Frequency [MHz]')",
-            [(TYPE + gpu,) for gpu in range(4)],
-        )
-        file.execute("CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, "
-                     "metricId INTEGER, value INTEGER)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO GPU_METRICS VALUES (?,?,9,?)",
-            [
-                (at, TYPE + gpu, (1_200 if gpu == slow else 1_980) * 10**6)
-                for at in range(0, end, MS)
-                for gpu in range(4)
-            ],
-        )
+    [(end,)] = asked(report, "SELECT max(end) FROM NVTX_EVENTS")
+    metrics = [(TYPE + gpu, 1, 9, "GPC Clock Frequency [MHz]") for gpu in range(4)]
+    columns = "typeId, sourceId, metricId, metricName text"
+    with_table(report, "TARGET_INFO_GPU_METRICS", columns, *metrics)
+    rows = [
+        (at, TYPE + gpu, 9, (1_200 if gpu == slow else 1_980) * 10**6)
+        for at in range(0, end, MS)
+        for gpu in range(4)
+    ]
+    with_table(report, "GPU_METRICS", "timestamp, typeId, metricId, value", *rows)
 
 
 @pytest.mark.slow
@@ -221,44 +207,34 @@ def test_the_file_of_a_blocking_call_is_named_without_its_folder(
 
 def with_writes(report: Path, slow: bool) -> None:
     """A write in each range of loading: all of it on the slow rank, 1 ms on others."""
-    edit(report, "INSERT INTO StringIds VALUES (990001, 'write')")
-    with closing(sqlite3.connect(report)) as file, file:
-        loads = file.execute(
-            "SELECT start, end, globalTid FROM NVTX_EVENTS WHERE text = 'load' OR textId = "
-            "(SELECT id FROM StringIds WHERE value = 'load')"
-        ).fetchall()
-        assert loads
-        rows = [
-            (start, end if slow else min(end, start + MS), thread) for start, end, thread in loads
-        ]
-        file.execute("CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, "
-                     "nameId INTEGER)")  # fmt: skip
-        file.executemany("INSERT INTO OSRT_API VALUES (?,?,?,990001)", rows)
-        file.execute("CREATE TABLE OSRT_FILE_ACCESS_DESCRIPTORS (fileAccessId INTEGER, "
-                     "filePath TEXT)")  # fmt: skip
-        file.execute(
-            "INSERT INTO OSRT_FILE_ACCESS_DESCRIPTORS VALUES (1, '/home/someone/run/model.pt')"
-        )
-        file.execute("CREATE TABLE OSRT_FILE_ACCESS_EVENTS (fileAccessId INTEGER, "
-                     "threadId INTEGER, startedAt INTEGER, endedAt INTEGER, apiCallId INTEGER, "
-                     "bytesProcessed INTEGER)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (1,?,?,?,990001,64000000)",
-            [(thread % 2**24, start, end) for start, end, thread in rows],
-        )
+    call = 990_001
+    with_rows(report, "StringIds", (call, "write"))
+    loads = asked(
+        report,
+        "SELECT start, end, globalTid FROM NVTX_EVENTS WHERE text = 'load' OR textId = "
+        "(SELECT id FROM StringIds WHERE value = 'load')",
+    )
+    assert loads
+    rows = [
+        (start, end if slow else min(end, start + MS), thread, call) for start, end, thread in loads
+    ]
+    with_table(report, "OSRT_API", "start, end, globalTid, nameId", *rows)
+    file = (1, "/home/someone/run/model.pt")
+    with_table(report, "OSRT_FILE_ACCESS_DESCRIPTORS", "fileAccessId, filePath text", file)
+    with_table(
+        report,
+        "OSRT_FILE_ACCESS_EVENTS",
+        "fileAccessId, threadId, startedAt, endedAt, apiCallId, bytesProcessed",
+        *((1, thread % 2**24, start, end, call, 64_000_000) for start, end, thread, _ in rows),
+    )
 
 
 def with_waits(report: Path, ticks: int) -> None:
     """An adapter that waits so many ticks in each ms."""
-    with closing(sqlite3.connect(report)) as file, file:
-        [(end,)] = file.execute("SELECT max(end) FROM NVTX_EVENTS")
-        file.execute("CREATE TABLE TARGET_INFO_NETWORK_METRICS (metricsListId INTEGER, "
-                     "metricsIdx INTEGER, name TEXT, unit TEXT)")  # fmt: skip
-        file.execute("INSERT INTO TARGET_INFO_NETWORK_METRICS VALUES (1,0,'IB: Send waits',"
-                     "'ticks/ms')")  # fmt: skip
-        file.execute("CREATE TABLE NET_NIC_METRIC (start INTEGER, end INTEGER, globalId INTEGER, "
-                     "metricsListId INTEGER, metricsIdx INTEGER, value INTEGER)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO NET_NIC_METRIC VALUES (?,?,5,1,0,?)",
-            [(at, at + MS, ticks) for at in range(0, end, MS)],
-        )
+    [(end,)] = asked(report, "SELECT max(end) FROM NVTX_EVENTS")
+    waits = (1, 0, "IB: Send waits", "ticks/ms")
+    columns = "metricsListId, metricsIdx, name text, unit text"
+    with_table(report, "TARGET_INFO_NETWORK_METRICS", columns, waits)
+    rows = [(at, at + MS, 5, 1, 0, ticks) for at in range(0, end, MS)]
+    columns = "start, end, globalId, metricsListId, metricsIdx, value"
+    with_table(report, "NET_NIC_METRIC", columns, *rows)

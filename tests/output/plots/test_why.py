@@ -2,9 +2,7 @@
 
 import re
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ import rankscope
 from rankscope.errors import UsageError
 from rankscope.output.html.states import cell_states
 from rankscope.output.plots import Picture
-from tests.support import MakeStored, Stored, captured, change, mostly_slow
+from tests.support import MakeStored, Stored, captured, change, edit, mostly_slow
 
 Why = Callable[[str], rankscope.Run]
 
@@ -75,11 +73,9 @@ def test_where_nothing_is_recorded_it_says_how_to(sample: Stored) -> None:
 
 def test_samples_without_scheduling_are_no_bars_of_unknown(tmp_path: Path) -> None:
     for report in sorted(captured("2023.4/why_hot").iterdir()):
-        copy = tmp_path / report.name
-        shutil.copy(report, copy)
-        with closing(sqlite3.connect(copy)) as export, export:
-            export.execute("drop table SCHED_EVENTS")
-            export.execute("drop table OSRT_API")
+        copy = Path(shutil.copy(report, tmp_path))
+        edit(copy, "drop table SCHED_EVENTS")
+        edit(copy, "drop table OSRT_API")
     run = rankscope.ingest([tmp_path], tmp_path / "run.duckdb")
     with pytest.raises(UsageError, match="rank 1 does not say what its threads did") as raised:
         run.plot("why")

@@ -1,6 +1,5 @@
 """SQLite columns: any type, any bytes, and files that are none."""
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.columns.sqlite import BATCH_ROWS, SQLiteColumns
+from tests.support import edit, with_table
 
 BIG = 2**63 - 1
 
@@ -15,12 +15,7 @@ pytestmark = pytest.mark.usefixtures("reader")
 
 
 def made(path: Path, rows: list[tuple[object, ...]]) -> Path:
-    connection = sqlite3.connect(path)
-    connection.execute("create table t (number integer, name text)")
-    connection.executemany("insert into t values (?, ?)", rows)
-    connection.commit()
-    connection.close()
-    return path
+    return with_table(path, "t", "number, name text", *rows)
 
 
 def read(path: Path, **options: tuple[str, list[int]]) -> list[tuple[object, ...]]:
@@ -77,13 +72,10 @@ def test_conditions_and_absent_columns(tmp_path: Path) -> None:
 
 
 def test_hostile_names_of_tables_and_columns(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    connection = sqlite3.connect(path)
-    connection.execute('create table "t\'; drop table x" ("a b" integer, [c"d] text)')
-    connection.commit()
-    connection.close()
+    name = "t'; drop table x"
+    path = edit(tmp_path / "a.sqlite", f'create table "{name}" ("a b" integer, [c"d] text)')
     with closing(SQLiteColumns(path)) as file:
-        assert {*file.tables} == {"t'; drop table x"}
+        assert file.has(name, "a b", 'c"d')
 
 
 @pytest.mark.parametrize("name", ["with space.sqlite", "q?mark#hash.sqlite", "100%.sqlite"])

@@ -13,13 +13,18 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Trace
 from rankscope.sources.discover import discover
 from rankscope.sources.nsys import exports
-from tests.sources.exports import FOLDERS, as_folder, as_of_2020
-from tests.support import SHARED, MakeForged, edit, mostly_slow, public, sqlite_tables
-
-
-@pytest.fixture
-def report(forged: MakeForged, tmp_path: Path) -> Path:
-    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+from tests.sources.exports import FOLDERS, as_export, as_of_2020
+from tests.support import (
+    MARKS,
+    SHARED,
+    THREAD,
+    MakeForged,
+    edit,
+    mostly_slow,
+    public,
+    sqlite_tables,
+    with_rows,
+)
 
 
 def assert_same_events(one: Trace, other: Trace) -> None:
@@ -35,7 +40,7 @@ def test_folders_hold_what_sqlite_holds(
     forged: MakeForged, tmp_path: Path, name: str, kind: str
 ) -> None:
     report = forged(name).reports[2]
-    folder = as_folder(report, kind, tmp_path)
+    folder = as_export(report, kind, tmp_path)
     assert_same_events(exports.read(folder), exports.read(report))
     [found] = discover([tmp_path])
     assert (found.kind, found.path) == (f"nsys-{kind}", folder)
@@ -53,20 +58,16 @@ def test_a_real_arrowdir_and_parquetdir_agree() -> None:
 
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_text_in_folders_may_be_broken(report: Path, tmp_path: Path, kind: str) -> None:
-    for text in (b"caf\xe9", b"nul\x00inside"):
-        edit(
-            report,
-            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
-            "values (1, 2, 59, cast(? as text), 281474976710657, 0)",
-            text,
-        )
-    names = {*exports.read(as_folder(report, kind, tmp_path / "out")).ranges.whole["name"]}
+    texts = (b"caf\xe9", b"nul\x00inside")
+    with_rows(report, MARKS, *((1, 2, 59, text, THREAD, 0) for text in texts))
+    edit(report, "update NVTX_EVENTS set text = cast(text as text) where start = 1")
+    names = {*exports.read(as_export(report, kind, tmp_path / "out")).ranges.whole["name"]}
     assert {"caf\ufffd", "nul\x00inside"} <= names
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_damaged_folders_are_refused(report: Path, tmp_path: Path, kind: str) -> None:
-    folder = as_folder(report, kind, tmp_path / "out")
+    folder = as_export(report, kind, tmp_path / "out")
     [file] = folder.glob("NVTX_EVENTS.*")
     whole = file.read_bytes()
     for content in (b"", whole[: len(whole) // 2], b"\xff" * 300):
@@ -125,13 +126,8 @@ def graph_traced(report: Path) -> Path:
     """Each forward kernel launch as one graph, traced as a whole."""
     edit(
         report,
-        'create table CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start integer, "end" integer, deviceId '
-        "integer, streamId integer, correlationId integer, globalPid integer, graphId integer)",
-    )
-    edit(
-        report,
-        'insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE select start, "end", deviceId, streamId, '
-        "correlationId, globalPid, 1 from CUPTI_ACTIVITY_KIND_KERNEL",
+        'create table CUPTI_ACTIVITY_KIND_GRAPH_TRACE as select start, "end", deviceId, streamId, '
+        "correlationId, globalPid, 1 as graphId from CUPTI_ACTIVITY_KIND_KERNEL",
     )
     return edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL")
 

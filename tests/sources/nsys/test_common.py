@@ -1,6 +1,5 @@
 """Strings are found whatever their ids, and so is what some of them tell."""
 
-import sqlite3
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +7,7 @@ import pytest
 
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.nsys.common import Strings
+from tests.support import with_rows, with_table
 
 POOL = {0: "zero", 1: "one", 2: "two", 5: "five", 10**12: "far", -3: "below", 4: None}
 ASKED = [5, None, 10**12, 3, -3, 4, 0, 2**62, -1, 5]
@@ -16,13 +16,8 @@ FOUND = ["five", None, "far", None, "below", None, "zero", None, None, "five"]
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Strings:
-    connection = sqlite3.connect(tmp_path / "report.sqlite")
-    connection.execute("create table StringIds (id integer, value text)")
-    connection.executemany("insert into StringIds values (?, ?)", POOL.items())
-    connection.execute("insert into StringIds values (5, 'again')")
-    connection.commit()
-    connection.close()
-    return Strings.read(SQLiteColumns(tmp_path / "report.sqlite"))
+    path = with_table(tmp_path / "report.sqlite", "StringIds", "id, value text", *POOL.items())
+    return Strings.read(SQLiteColumns(with_rows(path, "StringIds", (5, "again"))))
 
 
 def test_strings_by_their_ids(pool: Strings) -> None:

@@ -1,9 +1,6 @@
 """Counters of GPUs, adapters and unified memory: made rows of the documented schema."""
 
 import random
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +9,8 @@ import pytest
 
 from rankscope.sources.nsys import exports
 from rankscope.sources.nsys.common import PROCESS
-from tests.sources.exports import KINDS, as_folder
-from tests.support import MakeForged
+from tests.sources.exports import KINDS, as_export
+from tests.support import MakeForged, edit, with_rows, with_table
 
 EDGES = np.array([1_000, 2_000, 3_000], np.int64)
 TYPE = 0x0100_0000_0000_0200
@@ -44,76 +41,58 @@ GPU_ROWS = [
 ]
 
 
-def planted(report: Path, gpu: str = "GPU-0", shuffled: int | None = 1) -> Path:
-    """The report with counters of two GPUs and an adapter, and page faults of two processes."""
-    rows = [(at, TYPE + gpu, metric, value) for at, gpu, metric, value in GPU_ROWS]
-    if shuffled is not None:
-        random.Random(shuffled).shuffle(rows)
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, "
-                     "metricId INTEGER, value INTEGER)")  # fmt: skip
-        file.executemany("INSERT INTO GPU_METRICS VALUES (?,?,?,?)", rows)
-        file.execute("CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER, sourceId INTEGER, "
-                     "typeName TEXT, metricId INTEGER, metricName TEXT)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?,1,'GPU Metrics',?,?)",
-            [(TYPE + n, metric, name) for n in (0, 1) for metric, name in NAMES.items()],
-        )
-        file.execute("DROP TABLE IF EXISTS TARGET_INFO_GPU")
-        file.execute("CREATE TABLE TARGET_INFO_GPU (id INTEGER, uuid TEXT, busLocation TEXT, "
-                     "name TEXT)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO TARGET_INFO_GPU VALUES (?,?,?,'H200')",
-            [(0, gpu, "0000:1B:00.0"), (1, None, "0000:3B:00.0")],
-        )
-        file.execute("CREATE TABLE NET_NIC_METRIC (start INTEGER, end INTEGER, globalId INTEGER, "
-                     "portId INTEGER, metricsListId INTEGER, metricsIdx INTEGER, value INTEGER)"
-                     )  # fmt: skip
-        file.executemany(
-            "INSERT INTO NET_NIC_METRIC VALUES (?,?,55,?,1,?,?)",
-            [
-                (1_000, 1_200, 1, 0, 4_000),
-                (1_200, 1_800, 1, 0, 8_000),
-                (1_000, 1_800, 2, 0, 1_000),
-                (1_000, 1_800, 1, 1, 99),
-                (2_100, 2_200, 1, 2, 600),
-            ],
-        )
-        file.execute("CREATE TABLE TARGET_INFO_NETWORK_METRICS (metricsListId INTEGER, "
-                     "metricsIdx INTEGER, name TEXT, description TEXT, unit TEXT)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO TARGET_INFO_NETWORK_METRICS VALUES (1,?,?,'',?)",
-            [
-                (0, "IB: Bytes sent", "bytes/ms"),
-                (1, "IPoIB: Bytes sent", "bytes/ms"),
-                (2, "IB: Bytes received", "bytes"),
-            ],
-        )
-        file.execute("CREATE TABLE NIC_ID_MAP (nicId INTEGER, globalId INTEGER)")
-        file.execute("INSERT INTO NIC_ID_MAP VALUES (2, 55)")
-        file.execute("CREATE TABLE TARGET_INFO_NIC_INFO (GUID INTEGER, nicId INTEGER)")
-        file.execute("INSERT INTO TARGET_INFO_NIC_INFO VALUES (?, 2)", [GUID])
-        file.execute("CREATE TABLE CUDA_UM_GPU_PAGE_FAULT_EVENTS (start INTEGER, end INTEGER, "
-                     "globalPid INTEGER, numberOfPageFaults INTEGER)")  # fmt: skip
-        own, other = PROCESS_KEY * PROCESS, (PROCESS_KEY + 1) * PROCESS
-        file.executemany(
-            "INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES (?,?,?,?)",
-            [(2_500, 2_600, own, 30), (2_700, 2_800, own, 12), (1_500, 1_600, other, 9)],
-        )
-        file.execute("CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (start INTEGER, "
-                     "globalPid INTEGER)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO CUDA_UM_CPU_PAGE_FAULT_EVENTS VALUES (?,?)", [(1_500, own), (1_600, own)]
-        )
-    return report
-
-
 @pytest.fixture
-def report(forged: MakeForged, tmp_path: Path) -> Path:
-    return planted(Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite")))
+def report(report: Path) -> Path:
+    """One with counters of two GPUs and an adapter, and page faults of two processes."""
+    rows = [(at, TYPE + gpu, metric, value) for at, gpu, metric, value in GPU_ROWS]
+    random.Random(1).shuffle(rows)
+    metrics = ((TYPE + n, 1, *metric) for n in (0, 1) for metric in NAMES.items())
+    own, other = PROCESS_KEY * PROCESS, (PROCESS_KEY + 1) * PROCESS
+    with_table(report, "GPU_METRICS", "timestamp, typeId, metricId, value", *rows)
+    with_table(
+        report, "TARGET_INFO_GPU_METRICS", "typeId, sourceId, metricId, metricName text", *metrics
+    )
+    with_table(
+        report,
+        "TARGET_INFO_GPU",
+        "id, uuid text, busLocation text",
+        (0, "GPU-0", "0000:1B:00.0"),
+        (1, None, "0000:3B:00.0"),
+    )
+    with_table(
+        report,
+        "NET_NIC_METRIC",
+        "start, end, globalId, portId, metricsListId, metricsIdx, value",
+        (1_000, 1_200, 55, 1, 1, 0, 4_000),
+        (1_200, 1_800, 55, 1, 1, 0, 8_000),
+        (1_000, 1_800, 55, 2, 1, 0, 1_000),
+        (1_000, 1_800, 55, 1, 1, 1, 99),
+        (2_100, 2_200, 55, 1, 1, 2, 600),
+    )
+    with_table(
+        report,
+        "TARGET_INFO_NETWORK_METRICS",
+        "metricsListId, metricsIdx, name text, unit text",
+        (1, 0, "IB: Bytes sent", "bytes/ms"),
+        (1, 1, "IPoIB: Bytes sent", "bytes/ms"),
+        (1, 2, "IB: Bytes received", "bytes"),
+    )
+    with_table(report, "NIC_ID_MAP", "nicId, globalId", (2, 55))
+    with_table(report, "TARGET_INFO_NIC_INFO", "GUID, nicId", (GUID, 2))
+    with_table(
+        report,
+        "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
+        "start, end, globalPid, numberOfPageFaults",
+        (2_500, 2_600, own, 30),
+        (2_700, 2_800, own, 12),
+        (1_500, 1_600, other, 9),
+    )
+    return with_table(
+        report, "CUDA_UM_CPU_PAGE_FAULT_EVENTS", "start, globalPid", (1_500, own), (1_600, own)
+    )
 
 
-def output(path: Path, kind: str) -> dict[int, set[tuple[object, ...]]]:
+def output(path: Path) -> dict[int, set[tuple[object, ...]]]:
     reader = exports.read(path).counters_of
     assert reader is not None
     found = reader({PROCESS_KEY: EDGES, PROCESS_KEY + 1: EDGES})
@@ -123,8 +102,7 @@ def output(path: Path, kind: str) -> dict[int, set[tuple[object, ...]]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_counters_are_reduced_to_windows(report: Path, tmp_path: Path, kind: str) -> None:
-    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
-    found = output(path, kind)
+    found = output(as_export(report, kind, tmp_path))
     guid = f"0x{GUID % 2**64:016x}"
     assert found[PROCESS_KEY] == {
         (0, "gpu", "GPU-0", "clock", 2, 1_300.0),
@@ -152,43 +130,38 @@ def test_a_report_without_counters_has_none(forged: MakeForged) -> None:
 
 
 def test_devices_that_are_not_described_are_unknown(report: Path) -> None:
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("DROP TABLE TARGET_INFO_GPU")
-        file.execute("DROP TABLE NIC_ID_MAP")
-    devices = {row[2] for row in output(report, "sqlite")[PROCESS_KEY]}
-    assert devices == {""}
+    edit(report, "DROP TABLE TARGET_INFO_GPU")
+    edit(report, "DROP TABLE NIC_ID_MAP")
+    assert {row[2] for row in output(report)[PROCESS_KEY]} == {""}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_metrics_of_unknown_names_are_left_out(report: Path, tmp_path: Path, kind: str) -> None:
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("UPDATE TARGET_INFO_GPU_METRICS SET metricName = 'new'")
-        file.execute("UPDATE TARGET_INFO_NETWORK_METRICS SET name = 'new'")
-    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
-    assert {row[1] for row in output(path, kind)[PROCESS_KEY]} == {"process"}
+    edit(report, "UPDATE TARGET_INFO_GPU_METRICS SET metricName = 'new'")
+    edit(report, "UPDATE TARGET_INFO_NETWORK_METRICS SET name = 'new'")
+    path = as_export(report, kind, tmp_path)
+    assert {row[1] for row in output(path)[PROCESS_KEY]} == {"process"}
 
 
 def test_broken_rows_are_left_out(report: Path) -> None:
-    whole = output(report, "sqlite")
-    with closing(sqlite3.connect(report)) as file, file:
-        file.executemany(
-            "INSERT INTO GPU_METRICS VALUES (?,?,?,?)",
-            [(None, TYPE, 3, 1), (1_200, None, 3, 1), (1_200, TYPE, None, 1),
-             (1_200, TYPE, 3, None), (1_200, TYPE, 3, "text")],
-        )  # fmt: skip
-        file.executemany(
-            "INSERT INTO NET_NIC_METRIC VALUES (?,?,55,1,1,0,?)",
-            [(1_200, 1_100, 5), (None, 1_300, 5), (1_200, 1_300, None), (1_200, None, 5)],
-        )
-        file.execute("INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES (1200, 1300, NULL, 7)")
-    assert output(report, "sqlite") == whole
+    whole = output(report)
+    with_rows(
+        report,
+        "GPU_METRICS",
+        *[(None, TYPE, 3, 1), (1_200, None, 3, 1), (1_200, TYPE, None, 1)],
+        *[(1_200, TYPE, 3, None), (1_200, TYPE, 3, "text")],
+    )
+    times = [(1_200, 1_100, 5), (None, 1_300, 5), (1_200, 1_300, None), (1_200, None, 5)]
+    with_rows(
+        report, "NET_NIC_METRIC", *((start, end, 55, 1, 1, 0, each) for start, end, each in times)
+    )
+    with_rows(report, "CUDA_UM_GPU_PAGE_FAULT_EVENTS", (1_200, 1_300, None, 7))
+    assert output(report) == whole
 
 
 def test_times_are_on_the_axis_of_the_session(report: Path) -> None:
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("CREATE TABLE IF NOT EXISTS META_DATA_EXPORT (name, value)")
-        file.execute("DELETE FROM META_DATA_EXPORT WHERE name = 'EXPORT_CONFIG_TIME_SHIFT'")
-        file.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_CONFIG_TIME_SHIFT', '1000')")
-    rows = output(report, "sqlite")[PROCESS_KEY]
+    shift = ("EXPORT_CONFIG_TIME_SHIFT", "1000")
+    with_table(report, "META_DATA_EXPORT", "name text, value text", shift)
+    rows = output(report)[PROCESS_KEY]
     assert (0, "gpu", "GPU-0", "clock", 1, 1_980.0) in rows
     assert (1, "gpu", "0000:3b:00.0", "sm_active", 1, 90.0) not in rows

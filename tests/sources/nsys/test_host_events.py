@@ -1,17 +1,14 @@
 """Scheduling, calls and samples of a thread, from exports of every format."""
 
 import random
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from rankscope.model.host_events import ThreadEvents
 from rankscope.sources.nsys import exports
-from tests.sources.exports import KINDS, as_folder
-from tests.support import MakeForged
+from tests.sources.exports import KINDS, as_export
+from tests.support import MakeForged, asked, edit, with_rows, with_table
 
 SPAN = (1_000, 9_000)
 
@@ -32,72 +29,60 @@ SAMPLES = {
 }
 
 
-def planted(report: Path, thread: int, columns: str = "cpuCycles INTEGER") -> Path:
-    """The report with rows of a thread and of another one, in no order."""
-    draw = random.Random(1)
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("CREATE TABLE SCHED_EVENTS (start, cpu, isSchedIn INTEGER, globalTid INTEGER)")
-        rows = [(at, 0, on, thread) for at, on in SWITCHES]
-        rows += [(at + 7, 0, on, thread + 1) for at, on in SWITCHES]
-        file.executemany("INSERT INTO SCHED_EVENTS VALUES (?,?,?,?)", draw.sample(rows, len(rows)))
-        file.execute("CREATE TABLE OSRT_API (start, end, globalTid, nameId, nestingLevel)")
-        every: list[tuple[int | None, ...]] = [
-            (a, b, t, name, 0) for a, b, name in CALLS for t in (thread, thread + 1)
-        ]
-        every += [(None, 5, thread, 900_001, 0), (3_000, 2_000, thread, 900_001, 0)]  # broken
-        file.executemany("INSERT INTO OSRT_API VALUES (?,?,?,?,?)", draw.sample(every, len(every)))
-        file.execute(f"CREATE TABLE COMPOSITE_EVENTS (id, start, globalTid, {columns})")
-        file.execute("CREATE TABLE SAMPLING_CALLCHAINS (id, symbol, module, stackDepth)")
-        for number, (at, frames) in SAMPLES.items():
-            file.execute("INSERT INTO COMPOSITE_EVENTS VALUES (?,?,?,1)", [number, at, thread])
-            file.executemany(
-                "INSERT INTO SAMPLING_CALLCHAINS VALUES (?,?,?,?)",
-                [(number, symbol, module, depth) for depth, symbol, module in reversed(frames)],
-            )
-        file.execute("DELETE FROM PROFILER_OVERHEAD")
-        file.execute("INSERT INTO PROFILER_OVERHEAD VALUES (6000, 6500, ?, 900003, 0)", [thread])
-        file.execute("CREATE TABLE OSRT_FILE_ACCESS_DESCRIPTORS (fileAccessId INTEGER, "
-                     "processId INTEGER, openedAt INTEGER, closedAt INTEGER, filePath TEXT)"
-                     )  # fmt: skip
-        file.executemany(
-            "INSERT INTO OSRT_FILE_ACCESS_DESCRIPTORS VALUES (?,0,0,0,?)",
-            [(1, "/home/someone/secret/model.pt"), (2, "C:\\data\\shard.bin"), (3, "/proc/")],
-        )
-        file.execute("CREATE TABLE OSRT_FILE_ACCESS_EVENTS (fileAccessId INTEGER, threadId INTEGER,"
-                     "startedAt INTEGER, endedAt INTEGER, eventType INTEGER, apiCallId INTEGER, "
-                     "bytesProcessed INTEGER, context TEXT)")  # fmt: skip
-        file.executemany(
-            "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (?,?,?,?,0,?,?,'')",
-            [
-                (1, thread % 2**24, 1_500, 2_500, 900_001, 4_096),
-                (2, thread, 3_000, 3_010, 900_001, -1),  # it failed
-                (3, thread % 2**24, 4_000, 4_001, 900_999, 0),  # of an unknown call
-                (9, thread % 2**24, 5_000, 5_001, 900_001, 1),  # of an unknown file
-                (1, thread % 2**24, 9_500, 9_600, 900_001, 5),  # later than what is asked for
-                (1, thread % 2**24 + 1, 1_500, 2_500, 900_001, 7),  # another thread's
-            ],
-        )
-        file.executemany("INSERT INTO StringIds VALUES (?,?)", POOL.items())
-    return report
-
-
 @pytest.fixture
 def thread(forged: MakeForged) -> int:
-    with closing(sqlite3.connect(forged("plain").reports[1])) as file:
-        [(found,)] = file.execute(
-            "SELECT globalTid FROM NVTX_EVENTS WHERE eventType = 59 GROUP BY 1 ORDER BY count(*) "
-            "DESC LIMIT 1"
-        )
+    [(found,)] = asked(
+        forged("plain").reports[1],
+        "SELECT globalTid FROM NVTX_EVENTS WHERE eventType = 59 GROUP BY 1 ORDER BY count(*) "
+        "DESC LIMIT 1",
+    )
     return int(found)
 
 
 @pytest.fixture
-def report(forged: MakeForged, tmp_path: Path, thread: int) -> Path:
-    copy = shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite")
-    return planted(Path(copy), thread)
+def report(report: Path, thread: int) -> Path:
+    """One with rows of a thread and of another one, in no order."""
+    draw = random.Random(1)
+    rows = [(at + 7 * other, 0, on, thread + other) for at, on in SWITCHES for other in (0, 1)]
+    draw.shuffle(rows)
+    with_table(report, "SCHED_EVENTS", "start, cpu, isSchedIn, globalTid", *rows)
+    every: list[tuple[int | None, ...]] = [
+        (a, b, t, name, 0) for a, b, name in CALLS for t in (thread, thread + 1)
+    ]
+    every += [(None, 5, thread, 900_001, 0), (3_000, 2_000, thread, 900_001, 0)]  # broken
+    draw.shuffle(every)
+    with_table(report, "OSRT_API", "start, end, globalTid, nameId, nestingLevel", *every)
+    samples = [(number, at, thread, 1) for number, (at, _) in SAMPLES.items()]
+    with_table(report, "COMPOSITE_EVENTS", "id, start, globalTid, cpuCycles", *samples)
+    frames = [
+        (number, symbol, module, depth)
+        for number, (_, frames) in SAMPLES.items()
+        for depth, symbol, module in reversed(frames)
+    ]
+    with_table(report, "SAMPLING_CALLCHAINS", "id, symbol, module, stackDepth", *frames)
+    edit(report, "DELETE FROM PROFILER_OVERHEAD")
+    with_rows(report, "PROFILER_OVERHEAD", (6_000, 6_500, thread, 900_003, 0))
+    with_table(
+        report,
+        "OSRT_FILE_ACCESS_DESCRIPTORS",
+        "fileAccessId, filePath text",
+        *[(1, "/home/someone/secret/model.pt"), (2, "C:\\data\\shard.bin"), (3, "/proc/")],
+    )
+    with_table(
+        report,
+        "OSRT_FILE_ACCESS_EVENTS",
+        "fileAccessId, threadId, startedAt, endedAt, apiCallId, bytesProcessed",
+        (1, thread % 2**24, 1_500, 2_500, 900_001, 4_096),
+        (2, thread, 3_000, 3_010, 900_001, -1),  # it failed
+        (3, thread % 2**24, 4_000, 4_001, 900_999, 0),  # of an unknown call
+        (9, thread % 2**24, 5_000, 5_001, 900_001, 1),  # of an unknown file
+        (1, thread % 2**24, 9_500, 9_600, 900_001, 5),  # later than what is asked for
+        (1, thread % 2**24 + 1, 1_500, 2_500, 900_001, 7),  # another thread's
+    )
+    return with_rows(report, "StringIds", *POOL.items())
 
 
-def output(path: Path, kind: str, thread: int) -> ThreadEvents:
+def output(path: Path, thread: int) -> ThreadEvents:
     trace = exports.read(path)
     [events] = trace.host_of({thread: SPAN}).values()
     return events
@@ -107,8 +92,7 @@ def output(path: Path, kind: str, thread: int) -> ThreadEvents:
 def test_every_format_tells_of_the_thread_in_the_span(
     report: Path, tmp_path: Path, thread: int, kind: str
 ) -> None:
-    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
-    events = output(path, kind, thread)
+    events = output(as_export(report, kind, tmp_path), thread)
     assert events.switches is not None
     assert events.switches.at.tolist() == [1_000, 2_000, 3_000]
     assert events.switches.on.tolist() == [True, False, True]
@@ -135,30 +119,27 @@ def test_every_format_tells_of_the_thread_in_the_span(
 
 
 def test_tables_that_are_missing_are_unknown(forged: MakeForged, thread: int) -> None:
-    events = output(forged("plain").reports[1], "sqlite", thread)
+    events = output(forged("plain").reports[1], thread)
     assert (events.switches, events.os_calls, events.samples) == (None, None, None)
     assert events.files is None
     assert events.cuda_calls is not None, "the simulator writes launches"
 
 
 def test_calls_of_cuda_lose_their_version(report: Path, thread: int) -> None:
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute(
-            "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET start = 7000, end = 8000, nameId = 900002 "
-            "WHERE rowid = (SELECT min(rowid) FROM CUPTI_ACTIVITY_KIND_RUNTIME "
-            "WHERE globalTid = ?)",
-            [thread],
-        )
-    events = output(report, "sqlite", thread)
+    edit(
+        report,
+        "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET start = 7000, end = 8000, nameId = 900002 "
+        "WHERE rowid = (SELECT min(rowid) FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE globalTid = ?)",
+        thread,
+    )
+    events = output(report, thread)
     assert events.cuda_calls is not None
     assert "cudaMalloc" in [*events.cuda_calls.names]
 
 
 def test_times_are_on_the_axis_of_the_session(report: Path, thread: int) -> None:
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("CREATE TABLE IF NOT EXISTS META_DATA_EXPORT (name, value)")
-        file.execute("DELETE FROM META_DATA_EXPORT WHERE name = 'EXPORT_CONFIG_TIME_SHIFT'")
-        file.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_CONFIG_TIME_SHIFT', '1000')")
-    events = output(report, "sqlite", thread)
+    shift = ("EXPORT_CONFIG_TIME_SHIFT", "1000")
+    with_table(report, "META_DATA_EXPORT", "name text, value text", shift)
+    events = output(report, thread)
     assert events.switches is not None
     assert events.switches.at.tolist() == [1_000, 1_000, 2_000, 8_500]

@@ -1,8 +1,6 @@
 """Which call launched an operation, however calls are numbered and however few are held."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,15 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.nsys import tables
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
-from tests.support import MakeForged, copied, edit, one_at_a_time
+from tests.support import (
+    MakeForged,
+    asked,
+    copied,
+    edit,
+    one_at_a_time,
+    with_rows,
+    with_table,
+)
 
 PROCESS, CALLS = 2**24, 3000
 
@@ -51,19 +57,14 @@ def test_the_only_call_of_that_number(
     calls = pl.DataFrame(  # one of the processes has no work on a device
         {"start": draw.permutation(CALLS), "process": draw.integers(1, processes + 2, CALLS)}
     ).with_columns(correlationId=pl.lit(number).gather(pl.int_range(pl.len()).over("process")))
-    file = tmp_path / "report.sqlite"
-    connection = sqlite3.connect(file)
-    connection.execute(
-        "create table CUPTI_ACTIVITY_KIND_RUNTIME "
-        "(start integer, globalTid integer, correlationId integer)"
+    rows = [(start, process * PROCESS + start, each) for start, process, each in calls.iter_rows()]
+    file = with_table(
+        tmp_path / "report.sqlite",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "start, globalTid, correlationId",
+        *rows,
+        (None, 1, 1),
     )
-    connection.executemany(
-        "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?)",
-        [(start, process * PROCESS + start, each) for start, process, each in calls.iter_rows()],
-    )
-    connection.execute("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (null, 1, 1)")
-    connection.commit()
-    connection.close()
     keys = ["process", "correlationId"]
     only = calls.filter(pl.len().over(keys) == 1).select(*keys, launch="start")
     columns = SQLiteColumns(file, Limits(launches=most, piece_bytes=2**13))
@@ -132,11 +133,11 @@ def test_lost_records_of_many_launches(forged: MakeForged, tmp_path: Path, early
 def test_launches_that_a_graph_captures_are_not_lost(forged: MakeForged, tmp_path: Path) -> None:
     """A backward pass is captured: another thread launches, and none of its kernels runs."""
     (report,) = copied(forged("plain").reports[:1], tmp_path)
-    with closing(sqlite3.connect(report)) as file:
-        first, thread, names = file.execute(
-            "select min(start), globalTid, (select max(id) from StringIds) "
-            "from CUPTI_ACTIVITY_KIND_RUNTIME"
-        ).fetchone()
+    [(first, thread, names)] = asked(
+        report,
+        "select min(start), globalTid, (select max(id) from StringIds) "
+        "from CUPTI_ACTIVITY_KIND_RUNTIME",
+    )
     captured = [
         "cudaStreamBeginCapture_v10000",
         *["cudaLaunchKernel_v7000"] * 5,
@@ -144,14 +145,11 @@ def test_launches_that_a_graph_captures_are_not_lost(forged: MakeForged, tmp_pat
         "cudaLaunchKernel_v7000",  # lost
     ]
     for nth, name in enumerate(captured, 1):
-        edit(report, "insert into StringIds (id, value) values (?, ?)", names + nth, name)
-        edit(
-            report,
-            "insert into CUPTI_ACTIVITY_KIND_RUNTIME"
-            " (start, end, globalTid, correlationId, nameId, eventClass, returnValue)"
-            " values (?, ?, ?, ?, ?, 0, 0)",
-            *(first + nth, first + nth, thread + ("Launch" in name), 10**6 + nth, names + nth),
-        )
+        with_rows(report, "StringIds (id, value)", (names + nth, name))
+        at, caller = first + nth, thread + ("Launch" in name)
+        into = "start, end, globalTid, correlationId, nameId, eventClass, returnValue"
+        row = (at, at, caller, 10**6 + nth, names + nth, 0, 0)
+        with_rows(report, f"CUPTI_ACTIVITY_KIND_RUNTIME ({into})", row)
     columns = SQLiteColumns(report)
     lost = tables.trace(columns, vocabulary(ShapingOptions())).device_work.unrecorded
     assert lost["launch"].to_list() == [first + len(captured)]

@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import sqlite3
 import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,17 +12,21 @@ import pytest
 import rankscope
 from rankscope.ingestion.check import check
 from rankscope.sources.nsys import exports
-from tests.sources.exports import KINDS, as_folder
-from tests.support import MakeForged, edit, mostly_slow
+from tests.sources.exports import KINDS, as_export
+from tests.support import (
+    MARKS,
+    MakeForged,
+    asked,
+    edit,
+    mostly_slow,
+    sqlite_tables,
+    with_rows,
+    with_table,
+)
 
 DOMAIN, SCHEMA = 7, 16777223
 COMMUNICATOR = 17_000_000_000_000_000_001  # above 2**63
 SIZE = 4096
-
-
-@pytest.fixture
-def report(forged: MakeForged, tmp_path: Path) -> Path:
-    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
 
 
 def nccl(path: Path) -> pl.DataFrame:
@@ -45,45 +48,32 @@ def json(communicator: int = COMMUNICATOR, size: int = SIZE) -> str:
 
 def launches(path: Path) -> list[tuple[int, int, int]]:
     """start, end and thread of the calls that launch NCCL's kernels."""
-    connection = sqlite3.connect(path)
-    rows = connection.execute(
+    return asked(
+        path,
         'select r.start, r."end", r.globalTid from CUPTI_ACTIVITY_KIND_RUNTIME r '
         "join CUPTI_ACTIVITY_KIND_KERNEL k using (correlationId) "
-        "join StringIds s on s.id = k.shortName where s.value like 'nccl%' order by r.start"
-    ).fetchall()
-    connection.close()
-    return rows
+        "join StringIds s on s.id = k.shortName where s.value like 'nccl%' order by r.start",
+    )
 
 
 def ranges(path: Path, rows: Iterable[tuple[object, ...]]) -> None:
     """Ranges of NCCL's domain: start, end, thread, name, JSON and bytes."""
-    connection = sqlite3.connect(path)
-    with connection:
-        connection.executemany(
-            'insert into NVTX_EVENTS (start, "end", globalTid, text, jsonText, binaryData, '
-            f"eventType, domainId) values (?, ?, ?, ?, ?, ?, 59, {DOMAIN})",
-            rows,
-        )
-    connection.close()
+    columns = "start, end, globalTid, text, jsonText, binaryData, eventType, domainId"
+    with_rows(path, f"NVTX_EVENTS ({columns})", *((*row, 59, DOMAIN) for row in rows))
 
 
 def laid_out(path: Path, message: str = "Message size [bytes]") -> Path:
     """A report with what newer exports have: bytes of payloads, and how they are laid out."""
     edit(path, "alter table NVTX_EVENTS add column binaryData text")
-    edit(path, "create table NVTX_PAYLOAD_SCHEMAS (domainId int, schemaId int, payloadSize int)")
-    edit(
+    schema = (DOMAIN, SCHEMA, 24)
+    with_table(path, "NVTX_PAYLOAD_SCHEMAS", "domainId, schemaId, payloadSize", schema)
+    entries = (("NCCL communicator ID", None), (message, 8), ("Reduction operation", 16))
+    return with_table(
         path,
-        "create table NVTX_PAYLOAD_SCHEMA_ENTRIES "
-        "(domainId int, schemaId int, name text, offset int)",
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+        "domainId, schemaId, name text, offset",
+        *((DOMAIN, SCHEMA, *each) for each in entries),
     )
-    edit(path, "insert into NVTX_PAYLOAD_SCHEMAS values (?, ?, 24)", DOMAIN, SCHEMA)
-    for name, offset in (("NCCL communicator ID", None), (message, 8), ("Reduction operation", 16)):
-        edit(
-            path,
-            "insert into NVTX_PAYLOAD_SCHEMA_ENTRIES values (?, ?, ?, ?)",
-            *(DOMAIN, SCHEMA, name, offset),
-        )
-    return path
 
 
 def around(path: Path, text: str | None, raw: bytes | None) -> None:
@@ -99,7 +89,7 @@ def around(path: Path, text: str | None, raw: bytes | None) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_of_payloads(report: Path, tmp_path: Path, kind: str) -> None:
     around(laid_out(report), None, blob())
-    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out")
+    path = as_export(report, kind, tmp_path / "out")
     output = nccl(path)
     assert {*output["communicator"]} == {str(COMMUNICATOR)}
     assert {*output["bytes"]} == {SIZE}
@@ -110,12 +100,7 @@ def test_json_of_payloads(report: Path) -> None:
     edit(report, "alter table NVTX_EVENTS add column binaryData text")
     around(report, json(), None)
     assert nccl(report)["communicator"].null_count() > 0, "nothing says whose domain it is"
-    edit(
-        report,
-        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) "
-        "values (0, 75, 'NCCL', 1, ?)",
-        DOMAIN,
-    )
+    with_rows(report, MARKS, (0, None, 75, "NCCL", 1, DOMAIN))
     output = nccl(report)
     assert {*output["communicator"]} == {str(COMMUNICATOR)}
     assert {*output["bytes"]} == {SIZE}
@@ -175,12 +160,7 @@ def cut(report: Path) -> None:
 
 def another_name(report: Path) -> None:
     around(laid_out(report, message="Bytes"), '{"hash": "0x12"}', None)
-    edit(
-        report,
-        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) "
-        "values (0, 75, 'NCCL', 1, ?)",
-        DOMAIN,
-    )
+    with_rows(report, MARKS, (0, None, 75, "NCCL", 1, DOMAIN))
 
 
 @pytest.mark.parametrize("spoil", [unknown_schema, cut, another_name])
@@ -199,8 +179,9 @@ def test_the_order_of_rows_tells_nothing(report: Path, tmp_path: Path, kind: str
     """Newer exports do not promise any."""
 
     def read(path: Path, name: str) -> pl.DataFrame:
-        output = path if kind == "sqlite" else as_folder(path, kind, tmp_path / name)
-        return exports.read(output).device_work.whole.cast({"name": pl.String})
+        return exports.read(as_export(path, kind, tmp_path / name)).device_work.whole.cast(
+            {"name": pl.String}
+        )
 
     around(laid_out(report), None, blob())
     ordered = read(report, "ordered")
@@ -211,18 +192,11 @@ def test_the_order_of_rows_tells_nothing(report: Path, tmp_path: Path, kind: str
 
 def shuffled(path: Path) -> None:
     """Each table's rows in an order of chance."""
-    connection = sqlite3.connect(path)
-    with connection:
-        for (name,) in connection.execute(
-            "select name from sqlite_master where type = 'table'"
-        ).fetchall():
-            cursor = connection.execute(f'select * from "{name}"')
-            rows = cursor.fetchall()
-            random.Random(name).shuffle(rows)
-            places = ", ".join("?" * len(cursor.description))
-            connection.execute(f'delete from "{name}"')
-            connection.executemany(f'insert into "{name}" values ({places})', rows)
-    connection.close()
+    for name in sqlite_tables(path):
+        rows = asked(path, f'select * from "{name}"')
+        random.Random(name).shuffle(rows)
+        edit(path, f'delete from "{name}"')
+        with_rows(path, f'"{name}"', *rows)
 
 
 def test_communicators_are_matched_by_what_nccl_tells(forged: MakeForged, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import rankscope
 from rankscope.errors import UnreadableReport, UsageError
 from rankscope.sources.nsys.scrub import scrub
-from tests.support import Cli, MakeForged, captured, mostly_nightly
+from tests.support import Cli, MakeForged, asked, captured, mostly_nightly, with_table
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -121,33 +121,23 @@ UNCHANGED = (
 
 @pytest.mark.parametrize("place", ["strings", "ranges"])
 def test_paths_lose_their_folders(tmp_path: Path, place: str) -> None:
-    report = tmp_path / "r.sqlite"
-    texts = [*TEXTS, *UNCHANGED]
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("create table StringIds (id integer, value text)")
-        file.execute("create table NVTX_EVENTS (start, eventType, text, textId)")
-        for number, text in enumerate(texts):
-            if place == "ranges":
-                file.execute("insert into NVTX_EVENTS values (?, 59, ?, null)", [number, text])
-            else:
-                file.execute("insert into StringIds values (?, ?)", [number, text])
-                file.execute("insert into NVTX_EVENTS values (1, 59, null, ?)", [number])
-    scrub(report, tmp_path / "copy.sqlite")
-    query = "select value from StringIds order by id"
+    report, copy = tmp_path / "r.sqlite", tmp_path / "copy.sqlite"
+    texts = [*enumerate([*TEXTS, *UNCHANGED])]
+    marks, strings = [(number, 59, None, number) for number, _ in texts], texts
+    query = "select id, value from StringIds order by 1"
     if place == "ranges":
-        query = "select text from NVTX_EVENTS order by start"
-    with closing(sqlite3.connect(tmp_path / "copy.sqlite")) as file:
-        values = [value for (value,) in file.execute(query)]
-    assert dict(zip(texts, values, strict=True)) == TEXTS | {each: each for each in UNCHANGED}
+        marks, strings = [(number, 59, text, None) for number, text in texts], []
+        query = "select start, text from NVTX_EVENTS order by 1"
+    with_table(report, "StringIds", "id, value text", *strings)
+    scrub(with_table(report, "NVTX_EVENTS", "start, eventType, text text, textId", *marks), copy)
+    assert asked(copy, query) == [(number, TEXTS.get(text, text)) for number, text in texts]
 
 
 def test_a_hostile_name_takes_no_time(tmp_path: Path) -> None:
+    pieces = ("/a ", " /a", "a.", "~~", "a://", ":1", "\\\\a", "../", ":1/", "~a")
+    rows = [(1, 59, piece * (10**6 // len(piece))) for piece in pieces]
     report = tmp_path / "r.sqlite"
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("create table NVTX_EVENTS (start, eventType, text)")
-        for piece in ("/a ", " /a", "a.", "~~", "a://", ":1", "\\\\a", "../", ":1/", "~a"):
-            text = piece * (10**6 // len(piece))
-            file.execute("insert into NVTX_EVENTS values (1, 59, ?)", [text])
+    with_table(report, "NVTX_EVENTS", "start, eventType, text text", *rows)
     begin = time.process_time()
     scrub(report, tmp_path / "copy.sqlite")
     assert time.process_time() - begin < 10
@@ -165,31 +155,22 @@ def test_programs_lose_their_names(tmp_path: Path) -> None:
         "[kernel.kallsyms]": "[kernel.kallsyms]",
         f"C:\\{SECRET}.exe": "program",
     }
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("create table StringIds (id integer, value text)")
-        file.execute("create table SAMPLING_CALLCHAINS (id, symbol, module, stackDepth)")
-        for number, module in enumerate([*modules, "main"]):
-            file.execute("insert into StringIds values (?, ?)", [number, module])
-            if number < len(modules):
-                row = [len(modules), number]
-                file.execute("insert into SAMPLING_CALLCHAINS values (1, ?, ?, 0)", row)
-    scrub(report, tmp_path / "copy.sqlite")
-    with closing(sqlite3.connect(tmp_path / "copy.sqlite")) as file:
-        values = [value for (value,) in file.execute("select value from StringIds order by id")]
-    assert values == [*modules.values(), "main"]
-    assert SECRET.encode() not in (tmp_path / "copy.sqlite").read_bytes()
+    with_table(report, "StringIds", "id, value text", *enumerate([*modules, "main"]))
+    chains = [(1, len(modules), number, 0) for number in range(len(modules))]
+    with_table(report, "SAMPLING_CALLCHAINS", "id, symbol, module, stackDepth", *chains)
+    scrub(report, copy := tmp_path / "copy.sqlite")
+    values = asked(copy, "select value from StringIds order by id")
+    assert [value for (value,) in values] == [*modules.values(), "main"]
+    assert SECRET.encode() not in copy.read_bytes()
 
 
 def test_the_environment_keeps_ranks_that_are_numbers(tmp_path: Path) -> None:
-    report = tmp_path / "r.sqlite"
-    with closing(sqlite3.connect(report)) as file, file:
-        file.execute("create table TARGET_INFO_SYSTEM_ENV (name, value)")
-        variables = f"RANK=3;USER={SECRET};WORLD_SIZE={SECRET};LOCAL_RANK=1"
-        rows = [("DeviceEnvironment", variables), ("Hostname", SECRET)]
-        file.executemany("insert into TARGET_INFO_SYSTEM_ENV values (?, ?)", rows)
-    scrub(report, tmp_path / "copy.sqlite", host="node7")
-    with closing(sqlite3.connect(tmp_path / "copy.sqlite")) as file:
-        rows = file.execute("select name, value from TARGET_INFO_SYSTEM_ENV").fetchall()
+    report, copy = tmp_path / "r.sqlite", tmp_path / "copy.sqlite"
+    variables = f"RANK=3;USER={SECRET};WORLD_SIZE={SECRET};LOCAL_RANK=1"
+    rows = [("DeviceEnvironment", variables), ("Hostname", SECRET)]
+    with_table(report, "TARGET_INFO_SYSTEM_ENV", "name text, value text", *rows)
+    scrub(report, copy, host="node7")
+    rows = asked(copy, "select name, value from TARGET_INFO_SYSTEM_ENV")
     assert rows == [("DeviceEnvironment", "RANK=3;LOCAL_RANK=1"), ("Hostname", "node7")]
 
 

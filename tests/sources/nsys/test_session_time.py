@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 import rankscope
 from rankscope.errors import UnreadableReport
 from rankscope.sources.nsys import exports
-from tests.sources.exports import KINDS, as_folder
+from tests.sources.exports import KINDS, as_export
 from tests.support import ROOT, SAMPLE, captured, mostly_nightly
 
 DEVICES = ROOT / "sample_reports" / "gpu_simulated_4ranks"
@@ -43,7 +43,7 @@ def test_a_shift_is_taken_off(kind: str, shift_ns: int | None, tmp_path: Path) -
     report = DEVICES / "report_rank_1.sqlite"
     moved = shifted(report, tmp_path, shift_ns)
     if kind != "sqlite":
-        moved = as_folder(moved, kind, tmp_path / "out", rows=2_000)
+        moved = as_export(moved, kind, tmp_path / "out", rows=2_000)
     before, after = exports.read(report), exports.read(moved)
     assert_frame_equal(before.ranges.whole, after.ranges.whole)
     assert_frame_equal(before.device_work.whole, after.device_work.whole)

@@ -12,13 +12,7 @@ from rankscope.model.reports import Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.nsys import exports, tables
-from tests.support import MakeForged, edit, sqlite_tables
-
-
-@pytest.fixture
-def report(forged: MakeForged, tmp_path: Path) -> Path:
-    """A report to spoil."""
-    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report.sqlite"))
+from tests.support import MARKS, THREAD, MakeForged, edit, sqlite_tables, with_rows, with_table
 
 
 def test_a_trace_has_the_declared_frames(report: Path) -> None:
@@ -79,31 +73,16 @@ def test_domains_are_numbered_per_process(forged: MakeForged, tmp_path: Path) ->
     path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
     mine = exports.read(path)
     assert {*mine.ranges.whole["domain"]} == {"", "MPI"}
-    edit(  # another process, whose domain 1 is something else, created earlier
-        path,
-        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
-        "(0, 75, 'cuBLAS', ?, 1)",
-        1 << 48 | 999 << 24,
-    )
+    # another process, whose domain 1 is something else, created earlier
+    with_rows(path, MARKS, (0, None, 75, "cuBLAS", 1 << 48 | 999 << 24, 1))
     assert {*exports.read(path).ranges.whole["domain"]} == {"", "MPI"}
 
 
 @pytest.mark.parametrize("domain", ["gloo", "operators"])
 def test_a_domain_of_the_user_is_none_of_another_profiler(report: Path, domain: str) -> None:
-    thread = 281474976710657
-    edit(
-        report,
-        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) "
-        "values (0, 75, ?, ?, 7)",
-        domain,
-        thread,
-    )
-    edit(
-        report,
-        'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId, int64Value) '
-        "values (1, 2, 59, 'gloo:all_reduce', ?, 7, 5)",
-        thread,
-    )
+    named = (0, None, 75, domain, THREAD, 7)
+    with_rows(report, MARKS, named, (1, 2, 59, "gloo:all_reduce", THREAD, 7))
+    edit(report, "update NVTX_EVENTS set int64Value = 5 where text = 'gloo:all_reduce'")
     own = exports.read(report).ranges.whole.filter(name="gloo:all_reduce")
     assert [*own["domain"]] == [f"{domain} of NVTX"]
 
@@ -114,27 +93,15 @@ def test_mpi_threads_tell_ranks(forged: MakeForged) -> None:
 
 
 def test_operators_lose_what_makes_each_call_unique(report: Path) -> None:
-    for text in ("aten::mm, op_id = 39", "aten::mm, seq = 0, op_id = 12, sizes = [[2, 4]]"):
-        edit(
-            report,
-            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
-            "values (1, 2, 59, ?, 281474976710657, 0)",
-            text,
-        )
+    texts = ("aten::mm, op_id = 39", "aten::mm, seq = 0, op_id = 12, sizes = [[2, 4]]")
+    with_rows(report, MARKS, *((1, 2, 59, text, THREAD, 0) for text in texts))
     assert exports.read(report).ranges.whole.filter(name="aten::mm").height == 2
 
 
 def test_ranges_that_are_none_are_left_out(report: Path) -> None:
     before = exports.read(report).ranges.whole.height
-    for kind, start, end in ((59, 10, None), (59, 10, 5), (34, 10, 20), (99, 1, 2)):
-        edit(
-            report,
-            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
-            "values (?, ?, ?, 'odd', 281474976710657, 0)",
-            start,
-            end,
-            kind,
-        )
+    odd = ((10, None, 59), (10, 5, 59), (10, 20, 34), (1, 2, 99))
+    with_rows(report, MARKS, *((*each, "odd", THREAD, 0) for each in odd))
     assert exports.read(report).ranges.whole.height == before
 
 
@@ -182,7 +149,7 @@ def test_kernels_without_names_are_said(report: Path, held: int) -> None:
 
 
 def test_a_database_of_something_else_is_no_report(tmp_path: Path) -> None:
-    path = edit(tmp_path / "other.sqlite", "create table bills (name text, value text)")
+    path = with_table(tmp_path / "other.sqlite", "bills", "name text, value text")
     with pytest.raises(UnreadableReport, match=r"other\.sqlite"):
         exports.read(path)
 
@@ -199,17 +166,10 @@ def test_the_names_of_jaxs_threads_tell_its_processes(report: Path) -> None:
     process = 1 << 48 | 77 << 24
     for device, last in enumerate(("slice=0", "partition=1")):
         name = f"XlaLauncher:#global={8 + device},local={device},process=3,{last}#"
-        edit(report, "insert into StringIds values (?, ?)", 9_000_000 + device, name)
-        edit(
-            report,
-            "insert into ThreadNames (nameId, priority, globalTid) values (?, 20, ?)",
-            *(9_000_000 + device, process | 100 + device),
-        )
+        with_rows(report, "StringIds", (9_000_000 + device, name))
+        row = (9_000_000 + device, 20, process | 100 + device)
+        with_rows(report, "ThreadNames (nameId, priority, globalTid)", row)
     assert exports.read(report).jax_processes == {process >> 24: 3}
-    edit(
-        report,
-        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
-        "(0, 39, 'XlaLauncher:#global=0,local=0,process=4,slice=0#', ?, 0)",
-        process | 102,
-    )
+    name = "XlaLauncher:#global=0,local=0,process=4,slice=0#"
+    with_rows(report, MARKS, (0, None, 39, name, process | 102, 0))
     assert exports.read(report).jax_processes == {}

@@ -19,7 +19,7 @@ from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe
-from tests.sources.exports import as_folder
+from tests.sources.exports import as_export
 from tests.sources.tables import PAGES, Row, both, edit, from_pages, made
 from tests.support import MakeForged, mostly_nightly
 
@@ -287,9 +287,7 @@ def test_the_library_goes_on_where_pages_turn_unusual(tmp_path: Path) -> None:
 def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
     forged: MakeForged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    path = forged("plain").reports[0]
-    path = path if kind == "sqlite" else as_folder(path, kind, tmp_path)
-    report = describe(path, f"nsys-{kind}")
+    report = describe(as_export(forged("plain").reports[0], kind, tmp_path), f"nsys-{kind}")
     monkeypatch.delenv(loader.SWITCH)
     monkeypatch.setattr(loader, "amount", loader.Amount(worth_bytes=5 * report.bytes // 2))
     traces, loaded = [], []
