@@ -1,9 +1,10 @@
 """The answer about a fleet's hardware as one page that opens from disk.
 
 It is made like the page of a run (`page`): names stay text, and nothing is loaded. The map of
-hardware by runs is inline SVG without a script, whose colours are variables of the page's style.
+hardware by runs is a table without a script, whose colours are variables of the page's style.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from rankscope._version import __version__
 from rankscope.history.fleet.fleet import Fleet
@@ -37,14 +37,8 @@ MOST_NAMED = 6
 LEVELS = 3
 """Number of colours of costs."""
 
-ROW, LETTER, BOLD = 22, 7.2, 8.2
-"""Height of a row, and widths of a letter beside it, in pixels."""
-
 LEAST_CELL, MOST_CELL, USUAL_WIDTH = 8, 26, 900
 """Limits of the width of a cell, and the width of all cells that is aimed at, in pixels."""
-
-ABOVE, BELOW, BESIDE, GAP = 8, 44, 130, 8
-"""Room around the cells, in pixels."""
 
 DATE = 84
 """Least distance of two dates, in pixels."""
@@ -60,51 +54,29 @@ LONGEST_ID = 16
 
 
 @dataclass(frozen=True, slots=True)
-class MapRow:
-    """A piece of hardware; `label` names it in a few characters."""
-
-    label: str
-    name: str  # in full
-    suspect: bool
-    guilty: int
-    runs: int
-
-    @property
-    def counts(self) -> str:
-        """How often it was named, as written beside its row."""
-        return f"{self.guilty} of {self.runs}" + (", suspect" if self.suspect else "")
-
-
-@dataclass(frozen=True, slots=True)
-class MapRun:
-    """A run; `start` is a time of UTC, empty where it is unknown."""
-
-    start: str
-    db: str
-
-
-@dataclass(frozen=True, slots=True)
 class FleetMap:
     """Hardware by runs.
 
     Attributes:
-        rows: suspects first, then by cost.
-        runs: in the order of time.
-        present: shape (rows, runs): compared in the run.
-        guilty: shape (rows, runs): named by the verdict of the run.
-        cost_ns: shape (rows, runs): what it cost all ranks; 0 where it is innocent.
-        blind: runs in which no hardware at all was compared.
+        hardware: HARDWARE: suspects first, then by cost.
+        runs: RUNS in the order of time.
+        costs: row and column → what the piece cost all ranks in the run, ns; None: it was compared,
+            and not named.
+        blind: columns of runs in which no hardware at all was compared.
         more_rows, more_runs: how many are left out.
     """
 
-    rows: tuple[MapRow, ...]
-    runs: tuple[MapRun, ...]
-    present: NDArray[np.bool_]
-    guilty: NDArray[np.bool_]
-    cost_ns: NDArray[np.int64]
-    blind: NDArray[np.bool_]
+    hardware: pl.DataFrame
+    runs: pl.DataFrame
+    costs: dict[tuple[int, int], int | None]
+    blind: frozenset[int]
     more_rows: int
     more_runs: int
+
+    @property
+    def named(self) -> list[int]:
+        """The costs of the cells of hardware that was named."""
+        return [cost for cost in self.costs.values() if cost is not None]
 
     @property
     def left_out(self) -> list[str]:
@@ -222,122 +194,79 @@ def _style() -> str:
 
 def legend(grid: FleetMap) -> list[tuple[str, str]]:
     """Class of a cell → its meaning."""
-    items = []
-    if grid.guilty.any():
-        for level, limit in enumerate(_limits(grid)):
-            text = f"up to {cost_text(int(limit))}"
-            items.append((f"cost-{level}", text if level else f"named, cost {text}"))
+    items = [
+        (f"cost-{level}", f"{'' if level else 'named, cost '}up to {cost_text(int(limit))}")
+        for level, limit in enumerate(_limits(grid))
+    ]
     items.append(("there", "compared, not named"))
-    if grid.blind.any():
+    if grid.blind:
         items.append(("blind", "run without a comparison"))
     return items
 
 
 def _chart(grid: FleetMap, label: str) -> str:
-    """The SVG of a map; `label` describes it for screen readers."""
-    if not grid.rows:
+    """The table of a map; `label` describes it for screen readers."""
+    if grid.hardware.is_empty():
         return "<p>No run has compared any hardware.</p>"
-    rows, columns = grid.present.shape
-    left = GAP + max(len(row.label) * (BOLD if row.suspect else LETTER) for row in grid.rows)
-    cell = min(max(USUAL_WIDTH // columns, LEAST_CELL), MOST_CELL)
-    width, height = left + columns * cell + BESIDE, ABOVE + rows * ROW + BELOW
-    parts = [
-        f'<svg class="fleet" role="img" aria-label="{escape(label)}" width="{width:.0f}" '
-        f'height="{height}" viewBox="0 0 {width:.0f} {height}">'
-    ]
-    for column in np.flatnonzero(grid.blind):
-        parts.append(
-            f'<rect class="blind" x="{left + column * cell:.1f}" y="{ABOVE}" width="{cell - 1}" '
-            f'height="{rows * ROW - 1}"><title>{escape(_run(grid, int(column)))}: nobody was '
-            "compared</title></rect>"
-        )
-    level = _levels(grid)
-    for row, each in enumerate(grid.rows):
-        top = ABOVE + row * ROW
-        mark = ' class="suspect"' if each.suspect else ""
-        parts.append(
-            f'<text{mark} x="{left - GAP:.1f}" y="{top + 15}" text-anchor="end">'
-            f"{escape(each.label)}<title>{escape(each.name)}</title></text>"
-        )
-        compared = np.flatnonzero(grid.present[row] & ~grid.guilty[row])
-        path = "".join(
-            f"M{left + column * cell:.1f} {top}h{cell - 1}v{ROW - 1}h-{cell - 1}z"
-            for column in compared
-        )
-        if path:
-            parts.append(f'<path class="there" d="{path}"/>')
-        for column in np.flatnonzero(grid.guilty[row]):
-            cost = cost_text(int(grid.cost_ns[row, column]))
-            text = f"{each.name}, {_run(grid, int(column))}: {cost}"
-            parts.append(
-                f'<rect class="cost-{level[row, column]}" x="{left + column * cell:.1f}" y="{top}" '
-                f'width="{cell - 1}" height="{ROW - 1}"><title>{escape(text)}</title></rect>'
-            )
-        parts.append(
-            f'<text{mark} x="{left + columns * cell + GAP:.1f}" y="{top + 15}">{each.counts}</text>'
-        )
-    return "\n".join([*parts, *_dates(grid, left, cell, ABOVE + rows * ROW), "</svg>"])
+    width = min(max(USUAL_WIDTH // grid.runs.height, LEAST_CELL), MOST_CELL)
+    runs = [*grid.runs.select("start_ns", "db").iter_rows()]
+    names = [f"{_start(start)} {sanitized(db, 300)}".strip() for start, db in runs]
+    inner = _limits(grid)[:-1]
 
+    def cell(row: int, column: int, piece: str) -> str:
+        if column in grid.blind:
+            return f'<td class="blind" title="{escape(names[column])}: nobody was compared">'
+        if (row, column) not in grid.costs:
+            return "<td>"
+        cost = grid.costs[row, column]
+        if cost is None:
+            return '<td class="there">'
+        text = escape(f"{piece}, {names[column]}: {cost_text(cost)}")
+        return f'<td class="cost-{bisect_left(inner, cost)}" title="{text}">'
 
-def _dates(grid: FleetMap, left: float, cell: int, top: int) -> list[str]:
-    """Dates below the cells, as many as there is room for."""
-    step = max(1, -(-DATE // cell))
-    lines = []
-    for column in range(0, len(grid.runs), step):
-        day, _, hour = (grid.runs[column].start or f"run {column + 1}").partition(" ")
-        middle = left + (column + 0.5) * cell
+    lines = [f'<table class="fleet" aria-label="{escape(label)}" style="--cell: {width}px"><tbody>']
+    for row, piece in enumerate(grid.hardware.iter_rows(named=True)):
+        short, name = _names(piece)
+        mark, more = (' class="suspect"', ", suspect") if piece["suspect"] else ("", "")
+        cells = "".join(cell(row, column, name) for column in range(len(runs)))
         lines.append(
-            f'<text class="date" x="{middle:.1f}" y="{top + 16}" text-anchor="middle">{day}</text>'
-            f'<text class="date" x="{middle:.1f}" y="{top + 32}" text-anchor="middle">{hour}</text>'
+            f'<tr><th scope="row"{mark} title="{escape(name)}">{escape(short)}</th>{cells}'
+            f"<td{mark}>{piece['guilty']} of {piece['runs']}{more}</td></tr>"
         )
-    return lines
-
-
-def _run(grid: FleetMap, column: int) -> str:
-    run = grid.runs[column]
-    return f"{run.start} {run.db}".strip()
+    step = -(-DATE // width)
+    dates = (
+        f'<td colspan="{step}">{(_start(runs[at][0]) or f"run {at + 1}").replace(" ", "<br>")}</td>'
+        for at in range(0, len(runs), step)
+    )
+    return "\n".join([*lines, f"</tbody><tfoot><tr><td></td>{''.join(dates)}</tr></tfoot></table>"])
 
 
 def _limits(grid: FleetMap) -> list[float]:
     """The largest cost of each level; levels are equal on a logarithmic scale."""
-    cost = np.maximum(grid.cost_ns[grid.guilty], 1).astype(float)
-    levels = LEVELS if cost.max() > cost.min() else 1
-    return [float(each) for each in np.geomspace(cost.min(), cost.max(), levels + 1)[1:]]
-
-
-def _levels(grid: FleetMap) -> np.ndarray:
-    """The level of each cell."""
-    if not grid.guilty.any():
-        return np.zeros(grid.guilty.shape, dtype=int)
-    inner = np.array(_limits(grid)[:-1])
-    return np.asarray(np.searchsorted(inner, grid.cost_ns.astype(float)))
+    costs = np.maximum(grid.named, 1).astype(float)
+    if not len(costs):
+        return []
+    levels = LEVELS if costs.max() > costs.min() else 1
+    return [float(each) for each in np.geomspace(costs.min(), costs.max(), levels + 1)[1:]]
 
 
 def fleet_map(fleet: Fleet) -> FleetMap:
     """The hardware that was named most, in the latest runs."""
     named = fleet.hardware.filter(pl.col("suspect") | (pl.col("guilty") > 0))
     count = min(max(named.height, LEAST_ROWS), MOST_ROWS)
-    hardware = fleet.hardware.head(count).with_row_index("row")
-    runs = fleet.runs.tail(MOST_RUNS).with_row_index("column")
+    hardware, runs = fleet.hardware.head(count), fleet.runs.tail(MOST_RUNS)
+    columns = runs.select("run").with_row_index("column")
     cells = (
-        fleet.rows.select("kind", "id", "run", "guilty", "cost_ns")
-        .join(hardware.select("kind", "id", "row"), on=["kind", "id"])
-        .join(runs.select("run", "column"), on="run")
+        fleet.rows.join(hardware.with_row_index("row"), on=["kind", "id"])
+        .join(columns, on="run")
+        .select("row", "column", pl.when("guilty").then("cost_ns"))
     )
-    shape = (hardware.height, runs.height)
-    place = (cells["row"].to_numpy(), cells["column"].to_numpy())
-    present, guilty = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    cost = np.zeros(shape, dtype=np.int64)
-    present[place] = True
-    guilty[place] = cells["guilty"].to_numpy()
-    cost[place] = cells["cost_ns"].to_numpy()
+    blind = columns.filter(~pl.col("run").is_in(fleet.rows["run"].unique().implode()))
     return FleetMap(
-        rows=tuple(_map_row(each) for each in hardware.iter_rows(named=True)),
-        runs=tuple(_map_run(each) for each in runs.iter_rows(named=True)),
-        present=present,
-        guilty=guilty,
-        cost_ns=cost,
-        blind=(~runs["run"].is_in(fleet.rows["run"].unique().implode())).to_numpy(),
+        hardware=hardware,
+        runs=runs,
+        costs={(row, column): cost for row, column, cost in cells.iter_rows()},
+        blind=frozenset(blind["column"]),
         more_rows=max(named.height - count, 0),
         more_runs=fleet.runs.height - runs.height,
     )
@@ -347,25 +276,19 @@ def _cut(name: str) -> str:
     return name if len(name) <= LONGEST_ID else f"{name[: LONGEST_ID - 1]}…"
 
 
-def _map_row(row: dict[str, Any]) -> MapRow:
-    whole = sanitized(row["id"], 200)
-    short = _cut(whole)
-    kind = KINDS[row["kind"]]
-    host = "" if row["kind"] == "host" or not row["host"] else sanitized(row["host"], 200)
-    beside = f" ({_cut(host)})" if host else ""
+def _names(piece: dict[str, Any]) -> tuple[str, str]:
+    """The name of a piece of hardware in a few characters, and in full."""
+    whole, kind = sanitized(piece["id"], 200), KINDS[piece["kind"]]
+    host = "" if kind == "host" or not piece["host"] else sanitized(piece["host"], 200)
     # A GPU's id says itself what it is.
-    label = short if short.upper().startswith(kind.upper()) else f"{kind} {short}"
-    slot = f", slot {sanitized(row['slot'], 50)}" if row["slot"] else ""
-    return MapRow(
-        label=f"{label}{beside}",
-        name=f"{kind} {whole}{f' in host {host}' if host else ''}{slot}",
-        suspect=row["suspect"],
-        guilty=row["guilty"],
-        runs=row["runs"],
+    prefix = "" if whole.upper().startswith(kind.upper()) else f"{kind} "
+    slot = f", slot {sanitized(piece['slot'], 50)}" if piece["slot"] else ""
+    return (
+        f"{prefix}{_cut(whole)}" + (f" ({_cut(host)})" if host else ""),
+        f"{kind} {whole}{f' in host {host}' if host else ''}{slot}",
     )
 
 
-def _map_run(row: dict[str, Any]) -> MapRun:
-    start = row["start_ns"]
-    known = "" if start is None else f"{datetime.fromtimestamp(start / 1e9, UTC):%Y-%m-%d %H:%M}"
-    return MapRun(known, sanitized(row["db"], 300))
+def _start(ns: int | None) -> str:
+    """A time of UTC; empty where it is unknown."""
+    return "" if ns is None else f"{datetime.fromtimestamp(ns / 1e9, UTC):%Y-%m-%d %H:%M}"
