@@ -22,7 +22,6 @@ from rankscope.judge.levels import (
     LEAST_GAIN,
     MUCH,
     RARE,
-    SHUFFLES,
 )
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
@@ -109,7 +108,6 @@ def named(judged: Judgement) -> Verdict | None:
         gain_ns=straggler.gain_ns,
         since=pattern.since,
         spells=pattern.spells,
-        interval=interval(excess / typical) if typical else None,
         findings=registry.findings(inputs.context(claim)),
         next=f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
         "rankscope pick-reports",
@@ -446,15 +444,6 @@ def _typical(inputs: VerdictInputs, members: Flags) -> float:
 
 def _mean(values: Floats) -> int:
     return round(float(values.mean())) if len(values) else 0
-
-
-def interval(share: Floats) -> tuple[float, float] | None:
-    """95 % bootstrap interval of a mean; None for fewer than 2 values."""
-    if len(share) < 2:
-        return None
-    draw = np.random.default_rng(0)
-    means = draw.choice(share, size=(SHUFFLES, len(share))).mean(axis=1)
-    return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
 def _saved(judged: Judgement, ranks: tuple[int, ...]) -> int:

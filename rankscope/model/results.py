@@ -177,9 +177,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
     spells: Annotated[
         tuple[tuple[int, int], ...], says("first and last iteration of each slow spell")
     ] = ()
-    interval: Annotated[tuple[float, float] | None, says("95 % bootstrap interval of `excess`")] = (
-        None
-    )
     findings: Annotated[tuple[Finding, ...], says("reasons of the excess, largest first")] = ()
     leading: Annotated[
         Leading | None,

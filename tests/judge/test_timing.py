@@ -6,7 +6,6 @@ import pytest
 
 from rankscope.judge.healing import Prices
 from rankscope.judge.judgement import decide
-from rankscope.judge.rules import interval
 from rankscope.judge.timing import Pattern, period_of
 from rankscope.judge.timing import pattern_of as amount_pattern
 from tests.support import MS, inputs_of
@@ -162,15 +161,6 @@ def test_iterations_may_be_missing() -> None:
     numbers = [i for i in NUMBERS if i not in (13, 14)]
     found = pattern_of({i: 20 for i in numbers if i >= 18}, numbers)
     assert (found.kind, found.since) == ("persistent", 18)
-
-
-def test_an_interval_holds_the_mean() -> None:
-    low, high = interval(np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.3])) or (0, 0)
-    assert low < 0.2 < high
-    assert low >= 0.1
-    assert high <= 0.3
-    assert interval(np.full(5, 0.2)) == pytest.approx((0.2, 0.2))
-    assert interval(np.array([0.2])) is None, "one value has no spread"
 
 
 def test_numbers_of_any_size_take_no_memory() -> None:
