@@ -32,7 +32,7 @@ def mentioned(verdict: Verdict) -> set[int]:
     """Every rank that a verdict names, lists, or says to lead or to have more to do."""
     leading = () if verdict.leading is None else verdict.leading.ranks
     also = (rank for each in verdict.also for rank in each.ranks)
-    return {*verdict.ranks, *verdict.more_work_ranks, *leading, *also, *verdict.costless_ranks}
+    return {*verdict.ranks, *verdict.more_work_ranks, *leading, *also}
 
 
 def untold(inputs: VerdictInputs, verdict: Verdict, names: set[int]) -> Iterator[str]:

@@ -47,8 +47,7 @@ class Judgement:
     component that decides; None where nothing costs enough. `straggler`: the ranks that are named;
     None where none can be. `others`: further stragglers, with what healing them saves once the main
     ones are healed, unless these have more to do by design. `left_ns`: what is left of `cost_ns`
-    when `main` and all of these are healed. `costless`: slow ranks whose healing then saves less
-    than `LEAST_GAIN`.
+    when `main` and all of these are healed.
     """
 
     inputs: VerdictInputs
@@ -61,7 +60,6 @@ class Judgement:
     straggler: Straggler | None
     others: list[Straggler]
     left_ns: int
-    costless: list[int]
 
     @property
     def at_most(self) -> str:
@@ -111,11 +109,9 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     first = None if straggler is None or straggler.is_by_design else straggler.claim
     beside = [each.claim for each in priced if each is not best or straggler is None]
     others = _in_addition(inputs, prices, first, beside, carries)
-    slow = {rank for each in others if each.claim.chance is not None for rank in each.claim.ranks}
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
-    others = [_known(inputs, prices, each) for each in others[:FEW]] + others[FEW:]
-    reported = others[:FEW] if straggler is None else [straggler, *others[:FEW]]
-    accused = {rank for each in (straggler, *others) if each for rank in each.claim.ranks}
+    others = [_known(inputs, prices, each) for each in others[:FEW]]
+    reported = others if straggler is None else [straggler, *others]
     remaining = np.maximum(prices.everything - together, 0.0)
     cost = prices.most(prices.everything, everything)
     return Judgement(
@@ -127,9 +123,8 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         gains=gains,
         main=main,
         straggler=straggler,
-        others=others[:FEW],
+        others=others,
         left_ns=prices.most(remaining, max(everything - named, 0)),
-        costless=sorted(slow - accused),
     )
 
 

@@ -1,11 +1,11 @@
 """The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rankscope.judge import preconditions
 from rankscope.judge.causes import registry
@@ -25,13 +25,11 @@ from rankscope.judge.levels import (
 )
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
-from rankscope.judge.sentences import finished, held_up
+from rankscope.judge.sentences import described, finished, held_up
 from rankscope.judge.story import Slow
-from rankscope.model.intervals import Flags
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, advice
-from rankscope.util.robust import Floats
 from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text, span
 
 EXPOSED = "exposed_communication"
@@ -90,44 +88,34 @@ def named(judged: Judgement) -> Verdict | None:
     straggler, inputs = judged.straggler, judged.inputs
     if straggler is None:
         return None
-    claim, pattern, by_design = straggler.claim, straggler.claim.pattern, straggler.is_by_design
-    ranks, hosts = claim.ranks, whole_hosts(claim.ranks, inputs.hosts)
-    excess, cause, share = inputs.extent(claim)
-    typical = _typical(inputs, np.isin(inputs.excess.ranks, ranks))
-    verdict = Verdict(
-        kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
-        ranks=() if by_design else ranks,
-        hosts=() if by_design else hosts,
-        more_work_ranks=straggler.more_work_ranks,
-        cause=cause,
-        cause_share=share,
-        excess_ns=_mean(excess),
-        excess=_mean(excess) / typical if typical else None,
-        iterations=pattern.iterations,
-        period=pattern.period,
-        gain_ns=straggler.gain_ns,
-        since=pattern.since,
-        spells=pattern.spells,
-        findings=registry.findings(inputs.context(claim)),
-        next=f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
-        "rankscope pick-reports",
-    )
-    if by_design:
+    excess, _, share = inputs.extent(straggler.claim)
+    also = described(inputs, straggler)
+    more: dict[str, Any] = {
+        "more_work_ranks": straggler.more_work_ranks,
+        "cause_share": share,
+        "spells": straggler.claim.pattern.spells,
+        "findings": registry.findings(inputs.context(straggler.claim)),
+        "next": f"open {'its report' if len(also.ranks) == 1 else 'their reports'} beside a normal "
+        "one: rankscope pick-reports",
+    }
+    verdict = Verdict(**asdict(also) | more)
+    if straggler.is_by_design:
         settle = BALANCE_ROLES if inputs.run.own_roles else BALANCE_INPUT
+        verdict = replace(verdict, ranks=(), hosts=())
         return _with_more_work(verdict, judged, "the others", settle)
-    one, count = len(hosts or ranks) == 1, len(inputs.numbers)
-    name = who(ranks, inputs.hosts, hosts)
+    one, count = len(verdict.hosts or verdict.ranks) == 1, len(inputs.numbers)
+    name = who(verdict.ranks, inputs.hosts, verdict.hosts)
     if inputs.run.missing_ranks:
         name = f"Of the {counted(inputs.run.ranks, 'rank')} with a report, {lowered(name)}"
     compared = "the median rank" + " then" * (len(verdict.iterations) < count)
     most = float(excess.max(initial=0.0))
-    if verdict.kind is VerdictKind.TRANSIENT and HALF * most > _mean(excess):
+    if verdict.kind is VerdictKind.TRANSIENT and HALF * most > also.excess_ns:
         compared += f" (up to {ms(most)})"
     return replace(
         verdict,
         sentence=f"{name} {'is' if one else 'are'} slow "
         f"{when(verdict, count, of_captures=inputs.run.of_captures)}: "
-        f"{'it needs' if one else 'they need'} {ms(_mean(excess))} more {inputs.excess.metric} "
+        f"{'it needs' if one else 'they need'} {ms(also.excess_ns)} more {inputs.excess.metric} "
         f"than {compared}{_mostly(verdict)}. Fixing {'it' if one else 'them'} would save",
     )
 
@@ -168,7 +156,6 @@ def heavy_role(judged: Judgement) -> Verdict | None:
         return _may_be_by_design(judged, _leading(judged, ranks, gain_ns, None))
     per = healed[heaviest][0].sum(axis=1)
     hit = per > LEAST_GAIN * np.nan_to_num(excess.length[heaviest][0])
-    typical = _typical(inputs, heaviest)
     sums = healed[heaviest].sum(axis=(0, 1))
     cause, share = excess.main_phase(sums, sums.sum())
     verdict = Verdict(
@@ -177,8 +164,7 @@ def heavy_role(judged: Judgement) -> Verdict | None:
         more_work_ranks=ranks,
         cause=cause,
         cause_share=share,
-        excess_ns=_mean(per[hit]),
-        excess=_mean(per[hit]) / typical if typical else None,
+        excess_ns=round(float(per[hit].mean())) if hit.any() else 0,
         iterations=tuple(excess.numbers[hit].tolist()),
         gain_ns=gain_ns,
         next="",
@@ -193,14 +179,11 @@ def slow_link(judged: Judgement) -> Verdict | None:
         return None
     first = slow.slow.row(0, named=True)
     members, iterations = {*first["members"]}, tuple(first["iterations"])
-    excess_ns = first["transfer_ns"] - first["usual_ns"]
-    typical = float(np.nanmedian(inputs.excess.lengths))
     verdict = Verdict(
         kind=VerdictKind.COMMUNICATION,
         cause=EXPOSED,
         cause_share=1.0,
-        excess_ns=excess_ns,
-        excess=excess_ns / typical if typical else None,
+        excess_ns=first["transfer_ns"] - first["usual_ns"],
         iterations=iterations,
         gain_ns=judged.gains["transfer"],
         next="compare the links of the members: rankscope imbalance --by collective, and "
@@ -281,22 +264,13 @@ def rotating(judged: Judgement) -> Verdict | None:
     hit = slowest > story.event * excess.lengths
     sums = everything.sum(axis=(0, 1))
     cause, share = excess.main_phase(sums, sums.sum())
-    leading = None
-    if not story.loaders_bind and len(most) <= min(FEW, len(excess.ranks) // 2):
-        leading = _leading(judged, most, _saved(judged, most), None)
-    subject = (
-        f"No rank in particular is slow: {counted(len(most), 'rank')} ({span(most, MOST_LISTED)})"
-        if leading is None
-        else f"No rank is slow beyond chance, though {ranks_text(most, MOST_LISTED)}"
-    )
     phase = "" if cause is None else f", mostly in {cause}"
     return Verdict(
         kind=VerdictKind.ROTATING,
-        leading=leading,
         holders=() if story.loaders_bind else most,
         cause=cause,
         cause_share=share,
-        excess_ns=_mean(slowest[hit]) if hit.any() else None,
+        excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
         iterations=tuple(excess.numbers[hit].tolist()),
         gain_ns=judged.cost_ns,
         next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
@@ -305,8 +279,9 @@ def rotating(judged: Judgement) -> Verdict | None:
         "where no rank holds them up, and one whose queue is empty holds up the others. Faster "
         "loading would save"
         if story.loaders_bind
-        else f"{subject} hold most of what imbalance costs, each in different iterations{phase}. "
-        "Without imbalance the run would save",
+        else f"No rank in particular is slow: {counted(len(most), 'rank')} "
+        f"({span(most, MOST_LISTED)}) hold most of what imbalance costs, each in different "
+        f"iterations{phase}. Without imbalance the run would save",
     )
 
 
@@ -398,7 +373,7 @@ def _bandwidth(inputs: VerdictInputs) -> str:
 def balanced(judged: Judgement) -> Verdict:
     """No other rule has found anything."""
     inputs = judged.inputs
-    slow = judged.cost_ns < LEAST_GAIN * inputs.total_ns or judged.costless
+    unsaid = judged.cost_ns < LEAST_GAIN * inputs.total_ns or inputs.claims
     details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
     if (fast := _fast(judged)) is not None:
         details += f"; {fast.difference}, and if all needed as little the run would save "
@@ -411,7 +386,7 @@ def balanced(judged: Judgement) -> Verdict:
         else "look for time that all ranks lose in the same way: rankscope imbalance --by phase",
         sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
         f"{counted(len(inputs.excess.ranks), 'rank')}, "
-        f"{'' if slow else 'no rank is slow beyond chance; '}all imbalance together costs "
+        f"{'' if unsaid else 'no rank is slow beyond chance; '}all imbalance together costs "
         f"{judged.part(judged.cost_ns)} of the time{details}",
     )
 
@@ -435,15 +410,6 @@ def _may_be_by_design(judged: Judgement, leading: Leading, *, is_stage: bool = F
 def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow | None) -> Leading:
     chance = None if claim is None else claim.chance
     return Leading(ranks, gain, gain / judged.inputs.total_ns, chance)
-
-
-def _typical(inputs: VerdictInputs, members: Flags) -> float:
-    """The median iteration of the roles of the members."""
-    return float(np.nanmedian(inputs.excess.length[members]))
-
-
-def _mean(values: Floats) -> int:
-    return round(float(values.mean())) if len(values) else 0
 
 
 def _saved(judged: Judgement, ranks: tuple[int, ...]) -> int:

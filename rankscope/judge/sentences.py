@@ -5,6 +5,7 @@ What fixing it would save, what else is slow, what all imbalance costs, and what
 
 from collections.abc import Iterator
 
+import numpy as np
 from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
@@ -42,14 +43,17 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     before = (verdict.ranks or verdict.more_work_ranks, *(other.claim.ranks for other in others))
     also = [_also(judged, other, last) for other, last in zip(others, before, strict=False)]
     lists_costs = verdict.gain_is_bound  # the sentence of the rule does
+    members = np.isin(judged.inputs.excess.ranks, before[0])
+    length = judged.inputs.excess.length[members if members.any() else ...]
+    typical = float(np.nanmedian(length))
     verdict = replace(
         verdict,
+        excess=verdict.excess_ns / typical if verdict.excess_ns and typical else None,
         gain_all_ns=judged.cost_ns,
         gain_all=judged.cost_ns / total,
         gain=None if verdict.gain_ns is None else verdict.gain_ns / total,
         iterations_share=len(verdict.iterations) / count if verdict.iterations else None,
         gain_is_bound=verdict.gain_is_bound or judged.why_bound is not None,
-        costless_ranks=tuple(judged.costless),
         also=tuple(each for each in also if (each.ranks, len(each.iterations)) != (led, count)),
     )
     sentence = verdict.sentence.removesuffix(".")
@@ -70,25 +74,30 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     return replace(verdict, sentence="; ".join([sentence, *clauses]) + ".")
 
 
-def _also(judged: Judgement, other: Straggler, last: tuple[int, ...]) -> Also:
-    """Another straggler, with its sentence, which leaves out ranks that were the last named."""
-    inputs, claim = judged.inputs, other.claim
+def described(inputs: VerdictInputs, straggler: Straggler) -> Also:
+    """A straggler, without a sentence."""
+    claim, pattern = straggler.claim, straggler.claim.pattern
     excess, cause, _ = inputs.extent(claim)
-    also = Also(
-        kind=VerdictKind.STRUCTURAL if other.is_by_design else claim.pattern.kind,
+    return Also(
+        kind=VerdictKind.STRUCTURAL if straggler.is_by_design else pattern.kind,
         ranks=claim.ranks,
         hosts=whole_hosts(claim.ranks, inputs.hosts),
-        iterations=claim.pattern.iterations,
+        iterations=pattern.iterations,
         cause=cause,
         excess_ns=round(float(excess.mean())) if len(excess) else 0,
-        gain_ns=other.gain_ns,
-        period=claim.pattern.period,
-        since=claim.pattern.since,
+        gain_ns=straggler.gain_ns,
+        period=pattern.period,
+        since=pattern.since,
     )
+
+
+def _also(judged: Judgement, other: Straggler, last: tuple[int, ...]) -> Also:
+    """Another straggler, with its sentence, which leaves out ranks that were the last named."""
+    inputs, also = judged.inputs, described(judged.inputs, other)
     name = "" if also.ranks == last else f"{lowered(who(also.ranks, inputs.hosts, also.hosts))} "
     then = when(also, len(inputs.numbers), of_captures=inputs.run.of_captures)
     more = "more to do" if other.is_by_design else "more"
-    phase = "" if cause is None else f", mostly in {cause}"
+    phase = "" if also.cause is None else f", mostly in {also.cause}"
     return replace(
         also,
         sentence=f"Also {name}{then}: {ms(also.excess_ns)} {more}{phase}, "

@@ -161,13 +161,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
     ] = None
     gain_all: Annotated[float | None, says("`gain_all_ns` as a fraction of the time")] = None
     more_work_ranks: Annotated[tuple[int, ...], says("the ranks that are given more to do")] = ()
-    costless_ranks: Annotated[
-        tuple[int, ...],
-        says(
-            "ranks that are slow beyond chance, but whose repair would save less than 1 % of the "
-            "time"
-        ),
-    ] = ()
     also: Annotated[
         tuple[Also, ...], says("up to three others that cost at least 1 % of the time")
     ] = ()
@@ -180,7 +173,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     findings: Annotated[tuple[Finding, ...], says("reasons of the excess, largest first")] = ()
     leading: Annotated[
         Leading | None,
-        says("of some `inconclusive` and `rotating` verdicts: the ranks that lead; else null"),
+        says("of some `inconclusive` verdicts: the ranks that lead; else null"),
     ] = None
     holders: Annotated[
         tuple[int, ...],

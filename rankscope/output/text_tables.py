@@ -24,12 +24,10 @@ from rankscope.output.quantities import (
 from rankscope.output.table_layout import Table, bars, sparklines
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import (
-    MOST_LISTED,
     UNKNOWN,
     counted,
     milliseconds,
     percent,
-    ranks_text,
     span,
 )
 
@@ -195,16 +193,6 @@ def _value(result: Imbalance, metric: Metric, value: float | None) -> str:
     if metric.limited_by_wait_error:
         return beyond_error(value, result.wait_error_ns)
     return in_unit(value, metric.unit)
-
-
-def slow_at_no_cost_lines(verdict: Verdict) -> list[str]:
-    """A line on the ranks that are slow at no cost, if there are any."""
-    ranks = verdict.costless_ranks
-    if not ranks:
-        return []
-    name = ranks_text(ranks, MOST_LISTED)
-    saved = f"less than {percent(LEAST_GAIN)} of the time"
-    return [f"Slow, at no cost: {name}. A repair would save {saved}."]
 
 
 def efficiency_line(efficiency: Efficiency) -> str:

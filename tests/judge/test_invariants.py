@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import rankscope
 from rankscope.judge.inputs import RunSummary, VerdictInputs
@@ -181,7 +182,7 @@ def test_what_is_unsaid_is_found() -> None:
     inputs = Job(late).inputs()
     verdict = judge(inputs)
     assert verdict.ranks == (2,)
-    denied = replace(verdict, kind=VerdictKind.BALANCED, ranks=())
+    denied = structs.replace(verdict, kind=VerdictKind.BALANCED, ranks=())
     assert [*untold(inputs, denied, {2})]
 
 
@@ -225,5 +226,5 @@ def test_contradictions_are_found(stored: MakeStored) -> None:
         {"gain_all_ns": 5},
         {"gain_ns": 5},
     ):
-        verdict = replace(found.verdict, **wrong)
+        verdict = structs.replace(found.verdict, **wrong)
         assert list(contradictions(replace(found, _verdict=verdict))), wrong

@@ -192,7 +192,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         different iterations, mostly in backward. Without imbalance the run would save at most 800.0
         ms, 20 % of the time (4.0 s); the run cannot be replayed, so gains are upper bounds."""),
     "too few to tell": (lambda: judge(now_one_now_another()), """
-        No rank is slow beyond chance, though ranks 5, 7 hold most of what imbalance costs, each in
+        No rank in particular is slow: 2 ranks (5, 7) hold most of what imbalance costs, each in
         different iterations, mostly in backward. Without imbalance the run would save at most 180.0
         ms, 9.0 % of the time (2.0 s); the run cannot be replayed, so gains are upper bounds."""),
 }  # fmt: skip
@@ -204,10 +204,10 @@ def test_a_verdict_in_words(name: str) -> None:
     assert verdict().sentence == " ".join(words.split())
 
 
-def test_where_loading_blames_nobody_no_rank_leads() -> None:
+def test_where_loading_blames_nobody_no_rank_holds_its_cost() -> None:
     given = replace(now_one_now_another(), whole=Story(0.03, (), None, COUNT, loaders_bind=True))
     verdict = judge(given)
-    assert (verdict.kind, verdict.leading) == ("rotating", None)
+    assert (verdict.kind, verdict.holders) == ("rotating", ())
 
 
 def test_of_several_kernels_that_may_wait_together_the_longest_is_an_example() -> None:

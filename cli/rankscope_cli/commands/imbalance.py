@@ -167,7 +167,6 @@ def _lines(comparison: Comparison, result: Imbalance, advice: str, *, gain: bool
 
     lines = [
         result.verdict.sentence,
-        *text_tables.slow_at_no_cost_lines(result.verdict),
         f"Next: {advice}.",
         text_tables.run_line(comparison.facts),
     ]
