@@ -142,7 +142,7 @@ def test_the_page(cli: Cli, runs: Path) -> None:
     done = cli("fleet", runs, "--html", "fleet.html")
     assert done.code == 0
     assert done.out == cli("fleet", runs).out
-    assert '<text class="suspect"' in Path("fleet.html").read_text("utf-8")
+    assert '<th scope="row" class="suspect"' in Path("fleet.html").read_text("utf-8")
 
 
 def test_what_cannot_be_read_is_left_out(cli: Cli, runs: Path, tmp_path: Path) -> None:

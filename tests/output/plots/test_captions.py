@@ -1,11 +1,11 @@
 """Titles: the verdict, shortened; names as far as a font can show them."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.judge.preconditions import inconclusive
 from rankscope.model.kinds import VerdictKind
