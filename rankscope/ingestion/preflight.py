@@ -188,7 +188,12 @@ def of_one_run(
     largest = {each.path for each in max(grouped, key=len)}
     kept: list[Described] = []
     left_out: list[tuple[ReportFile, str]] = []
-    for report in sorted(reports, key=lambda each: (each[0].path not in largest, _misnamed(each))):
+
+    def doubt(report: Described) -> tuple[bool, bool, bool]:
+        file, _, claim = report
+        return file.path not in largest, _misnamed(report), claim is None or not claim.world_size
+
+    for report in sorted(reports, key=doubt):
         try:
             check_together(existing, [*kept, report])
             kept.append(report)

@@ -199,12 +199,16 @@ def identities(
                 f"{path}: {best.evidence} says rank {best.rank}, its {evidence} says {number}",
                 hint=NAME_HINT,
             )
-    if best is None and alone:
-        best = Claim(0, None, ONLY_REPORT)
+    of_pid = best == Claim(pid, None, FILE_NAME) and not _spelled(formats.title(path))
+    if of_pid or best is None:
+        best = Claim(0, None, ONLY_REPORT) if alone else None
     if best is None:
         raise UnknownRank(
-            f"{path}: no evidence of the rank that wrote it",
-            hint=f"{name_hint(rank_place)}; {ONE_AT_A_TIME}",
+            f"{path}: no evidence of the rank that wrote it"
+            + (": the number in its name is that of its process" if of_pid else ""),
+            hint=ONE_AT_A_TIME.removeprefix("or ")
+            if of_pid
+            else f"{name_hint(rank_place)}; {ONE_AT_A_TIME}",
         )
     return {
         process: RankIdentity(

@@ -69,13 +69,14 @@ def check_one_job(captures: Sequence[Capture], hint: str) -> None:
         captures: what is known of each report.
         hint: the advice in the error.
     """
-    sized = [each for each in captures if each.world_size is not None]
-    for each in sized:
-        if each.world_size != sized[0].world_size:
-            assert sized[0].world_size is not None
+    sizes = [(each.world_size, each.path) for each in captures if each.world_size]
+    size, sized = sizes[0] if sizes else (NEVER, None)
+    for each in captures:
+        rank = max(each.ranks, default=0)
+        if each.world_size not in (None, size) or rank >= size:
+            other = f"rank {rank}" if rank >= size else f"one of {each.world_size}"
             raise ForeignRun(
-                f"{sized[0].path} is of a job of {counted(sized[0].world_size, 'rank')}, "
-                f"{each.path} of one of {each.world_size}",
+                f"{sized} is of a job of {counted(size, 'rank')}, {each.path} of {other}",
                 hint=hint,
             )
     apart_ns = pause_ns(captures)

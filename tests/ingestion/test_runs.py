@@ -12,8 +12,10 @@ from rankscope.ingestion.preflight import found_runs, reports_to_read
 from rankscope.ingestion.runs import runs_of
 from rankscope.sources.discover import discover, united
 from rankscope.sources.same_job import Capture
+from tests.cases import PLAIN
 from tests.docs.test_json_schema import fits
 from tests.forge import Export, forge, scene
+from tests.pytorch_job import write
 from tests.support import Cli, MakeForged, copied, edit
 
 SECOND = 10**9
@@ -159,3 +161,13 @@ def test_skip_keeps_the_largest(two_runs: Path, cli: Cli) -> None:
     status = [(Path(each["path"]).parent.name, each["status"]) for each in output["reports"]]
     assert status == [("monday", "skipped")] * 3 + [("tuesday", "read")] * 4
     assert all(each["reason"] for each in output["reports"][:3])
+
+
+def test_skip_leaves_out_what_is_no_rank_of_the_job(tmp_path: Path) -> None:
+    """A launcher's trace, whose name begins before those of the ranks."""
+    folder = write(tmp_path / "job", replace(PLAIN, steps=4))
+    host = {"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 5, "tid": 5, "args": {}}
+    events = [{**host, "ts": 5e6 + 1000 * nth, "dur": 20.0} for nth in range(20)]
+    (folder / "launcher_90.json").write_text(json.dumps({"traceEvents": events}))
+    run = rankscope.ingest([folder], tmp_path / "run.duckdb", on_error="skip")
+    assert run.compare().facts.ranks == (0, 1, 2, 3)

@@ -118,6 +118,14 @@ def test_a_process_id_is_offered_as_no_rank() -> None:
     assert "node_" not in refused.value.hint
 
 
+def test_a_number_that_is_the_process_id_is_no_rank() -> None:
+    """As nsys's `-o report_%p` and on-demand traces of PyTorch are named."""
+    with pytest.raises(UnknownRank, match="that of its process") as refused:
+        output(f"report_{PID_OF_PROCESS}.sqlite")
+    assert refused.value.hint == "read the reports one by one, each with --rank N"
+    assert output(f"report_rank{PID_OF_PROCESS}.sqlite").rank == PID_OF_PROCESS
+
+
 def test_what_the_profiler_says_of_the_job_beats_the_file_name() -> None:
     identity = output("trace-3-of-8.json", Claim(2, 8, DISTRIBUTED_INFO))
     assert (identity.rank, identity.evidence) == (2, DISTRIBUTED_INFO)

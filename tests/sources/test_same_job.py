@@ -25,6 +25,14 @@ def test_worlds_of_two_sizes_are_two_runs() -> None:
         check_one_job([capture("a", None, 4, None), capture("b", None, 8, None)], "hint")
 
 
+def test_a_rank_beyond_the_job_is_of_another() -> None:
+    known, beyond = capture("a", 1, 4, None), capture("b_4", 4, None, None)
+    with pytest.raises(
+        ForeignRun, match=r"a\.sqlite is of a job of 4 ranks, .*b_4\.sqlite of rank 4"
+    ):
+        check_one_job([beyond, known], "hint")
+
+
 def test_captures_that_never_overlapped_are_two_runs() -> None:
     early, late = capture("a", 0, 4, 0), capture("b", 0, 4, 2 * HOUR)
     with pytest.raises(ForeignRun, match=r"b\.sqlite was captured 3600 s after a\.sqlite"):
