@@ -20,7 +20,7 @@ BEGAN_APART = 0.05
 """Ranks that begin the first recorded iteration further apart than this share of the compared time
 wait in it for what no report shows."""
 
-MOST_DRIFT_PPM = 200
+MOST_DRIFT_PPM = 1000
 """Largest drift between two clocks, as their collectives show it, that the clocks can have."""
 
 
