@@ -118,6 +118,7 @@ def detail_ranks(
         process: find_marks(process, named, each, partial(_communicates, trace, process))
         for process, each in iterations.items()
     }
+    iterations = {each: marks[each].without_unclosed(own) for each, own in iterations.items()}
     launched = _launched(trace, {*iterations})
     hosts = (
         HostSide(
@@ -190,8 +191,14 @@ class _DetailBuilder:
 
     def detail(self) -> RankDetail:
         """The detail, once all chunks have been added."""
-        calls = collectives(self.work.calls, self._ready, self._iterations.frame, self._marks.frame)
         records = self._records.of(self.work.events, self.work.host.process)
+        calls = collectives(
+            self.work.calls,
+            self._ready,
+            self._iterations.frame,
+            self._marks.frame,
+            records.lacking.to_numpy(),
+        )
         device = self._device.timeline()
         return RankDetail(
             self._iterations, self._marks, self.work, device, self._sums, calls, records

@@ -1,7 +1,7 @@
 """The phase ranges of the training thread: phases, blocking collectives, foreign ranges."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -36,6 +36,16 @@ class PhaseRanges:
         frozenset()
     )  # phases without ranges, derived from the framework's operators
     autograd: tuple[int, ...] = ()  # threads that run backward's operators, if it is derived
+    unclosed: tuple[int, ...] = ()  # rows of the iterations in which a phase begins without an end
+
+    def without_unclosed(self, iterations: IterationRanges) -> IterationRanges:
+        """The iterations; those in which a phase begins without an end are incomplete."""
+        if not self.unclosed:
+            return iterations
+        complete = iterations.frame["complete"].to_numpy().copy()
+        complete[[*self.unclosed]] = False
+        frame = with_series(iterations.frame, pl.Series("complete", complete))
+        return replace(iterations, frame=frame)
 
     def recur(self, iterations: pl.DataFrame, meetings: Times) -> bool:
         """Whether forward begins again after backward and a meeting in half of the iterations.
@@ -76,13 +86,16 @@ def find_marks(
     start, end = meaningful["start"].to_numpy(), meaningful["end"].to_numpy()
     is_gloo = (meaningful["domain"] == GLOO).to_numpy()
     on_thread = (meaningful["thread"] == iterations.thread).to_numpy() & ((end > start) | is_gloo)
-    is_phase = meaningful["means"].is_in(PHASES).to_numpy()
+    is_phase = on_thread & meaningful["means"].is_in(PHASES).to_numpy()
+    opened, closed = _closed(start, end, iterations.frame)
+    closed |= 2 * np.count_nonzero(is_phase & ~closed) > np.count_nonzero(is_phase)
+    unclosed, is_phase = opened[is_phase & ~closed], is_phase & closed
     is_collective = (meaningful["means"] == "collective").to_numpy()
     is_mpi, blocking = (meaningful["domain"] == "MPI").to_numpy(), holds(meaningful["blocking"])
     waits = on_thread & is_collective & blocking
     if (waits & ~is_mpi).any() and device_communicates():
         waits &= is_mpi
-    phases, calls = np.flatnonzero(on_thread & is_phase), _innermost(start, end, waits)
+    phases, calls = np.flatnonzero(is_phase), _innermost(start, end, waits)
     rows, source = np.append(phases, calls), np.append(0 * phases, 1 + is_mpi[calls])
     called = meaningful["start"] - known_if(meaningful["payload"], is_gloo)
     meaningful = with_series(meaningful, called.alias("called"))
@@ -103,7 +116,24 @@ def find_marks(
         launches_collectives=bool((is_collective & ~blocking).any()),
         derived=derived,
         autograd=backward_threads(process, named, iterations) if "backward" in derived else (),
+        unclosed=tuple(np.unique(unclosed).tolist()),
     )
+
+
+def _closed(start: Times, end: Times, iterations: pl.DataFrame) -> tuple[Times, Flags]:
+    """The row of the iteration in which each range begins, and whether it ends before another does.
+
+    A range that holds the whole next iteration was never left: profilers end it with the capture.
+
+    Args:
+        start: ns.
+        end: ns.
+        iterations: ITERATIONS.
+    """
+    row = np.searchsorted(iterations["window_start"].to_numpy(), start, side="right") - 1
+    row = np.maximum(row, 0)
+    next_end = np.append(iterations["window_end"].to_numpy(), NEVER)[row + 1]
+    return row, end < next_end
 
 
 def _lasting(ranges: pl.DataFrame, process: int, thread: int) -> pl.DataFrame:
