@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases import PLAIN, assert_slow, codes, mean_ms, read
+from tests.cases import EXTRA_MS, PLAIN, assert_slow, codes, mean_ms, read
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
 from tests.support import Cli, mostly_slow
 
@@ -77,6 +77,64 @@ def test_records_that_are_missing_are_no_idle_time(tmp_path: Path, zero: bool) -
     assert run.compare().facts.iterations == (1, 2, 3, 4, 5)
     assert_slow(run)
     assert 1 not in run.compare().verdict.named
+
+
+def test_launches_of_any_api_are_counted_once(tmp_path: Path) -> None:
+    """Each call of the runtime calls the driver, which has numbers of its own."""
+
+    def other_api(rank: int, trace: dict[str, Any]) -> None:
+        lost(1, lambda nth, count: 2 * nth >= count, zero=False)(rank, trace)
+        for each in [each for each in trace["traceEvents"] if each["name"] == "cudaLaunchKernel"]:
+            each |= {"name": "urEnqueueKernelLaunchWithArgsExp", "cat": "xpu_runtime"}
+            inner = {"name": "zeCommandListAppendLaunchKernel", "cat": "xpu_driver"}
+            number = {"correlation": each["args"]["correlation"] + 10_000}
+            inner |= {"ts": each["ts"] + 1, "dur": 1, "args": number}
+            trace["traceEvents"].append({**each, **inner})
+
+    found = codes(read(write(tmp_path / "job", PLAIN, other_api)))
+    assert found["records-missing"].startswith("rank 1: 42 of 96 launches of kernels (44 %)")
+
+
+def test_a_stream_without_records_makes_no_clock_late(tmp_path: Path) -> None:
+    """The device seems idle between the collectives, and these seem to wait for long."""
+
+    def no_compute(rank: int, trace: dict[str, Any]) -> None:
+        without("cudaStreamSynchronize", *("gemm", "multi_tensor") * (rank == 1))(rank, trace)
+
+    run = read(write(tmp_path / "job", PLAIN, no_compute))
+    assert "84 of 96 launches of kernels" in codes(run)["records-missing"]
+    assert "device-clock-wrong" not in codes(run)
+    assert mean_ms(run, "collective_wait")[1] == pytest.approx(EXTRA_MS, rel=0.05)
+    assert run.compare().verdict.ranks in ((), (2,))
+
+
+def test_events_without_any_time_are_reported(tmp_path: Path) -> None:
+    def untimed(rank: int, trace: dict[str, Any]) -> None:
+        if rank == 3:
+            trace["traceEvents"].sort(key=lambda each: each["ts"])
+            for each in trace["traceEvents"][len(trace["traceEvents"]) // 2 :]:
+                each |= {"ts": 0.0, "dur": 0.0}
+
+    run = read(write(tmp_path / "job", PLAIN, untimed))
+    assert codes(run)["rows-broken"].startswith("rank 3: 168 events without a possible time")
+    assert_slow(run)
+
+
+def test_a_phase_that_never_ended_is_of_no_other_iteration(tmp_path: Path) -> None:
+    """The profiler ends with the capture what an exception left."""
+
+    def left(rank: int, trace: dict[str, Any]) -> None:
+        annotations = [each for each in trace["traceEvents"] if each["cat"] == "user_annotation"]
+        last = max(each["ts"] + each["dur"] for each in annotations)
+        forward = [each for each in annotations if each["name"].endswith(".forward")]
+        for each in forward[4:5] if rank == 1 else ():
+            each["dur"] = last - each["ts"]
+
+    run = read(write(tmp_path / "job", PLAIN, left))
+    assert 4 not in run.compare().facts.iterations
+    assert mean_ms(run, "forward") == pytest.approx(dict.fromkeys(range(4), 5.0), abs=0.15)
+    assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
+    assert_slow(run)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,11 @@ class ReadyTimes:
 
 
 def collectives(
-    calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame, marks: pl.DataFrame
+    calls: pl.DataFrame,
+    ready: ReadyTimes,
+    iterations: pl.DataFrame,
+    marks: pl.DataFrame,
+    lacking: Flags,
 ) -> pl.DataFrame:
     """Blocking calls of the training thread, then communication kernels.
 
@@ -75,12 +79,13 @@ def collectives(
         ready: the ready times, after all work was added.
         iterations: ITERATIONS.
         marks: MARKS.
+        lacking: for each window whether records of the device are missing.
 
     Returns:
         COLLECTIVES; `rank` is null.
     """
     begins = iterations["window_start"].to_numpy()
-    sources = (_calls(iterations, marks), _kernels(calls, ready, iterations))
+    sources = (_calls(iterations, marks), _kernels(calls, ready, iterations, lacking))
     return pl.concat(_finish(each, begins, marks) for each in sources)
 
 
@@ -108,17 +113,21 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -> pl.DataFrame:
+def _kernels(
+    calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame, lacking: Flags
+) -> pl.DataFrame:
     """Communication kernels.
 
     Arrival: min(kernel start, max(launch, latest end of the training threads' own work launched
     before it)). A kernel that queued behind an earlier collective starts late without its rank
-    being late. Without a launch record, or inside a CUDA graph, it is the kernel's start.
+    being late. Without a launch record, inside a CUDA graph, or where records are missing, it is
+    the kernel's start.
     """
     belongs = belonging(calls, iterations)
     start = belongs["start"].to_numpy()
     launch = filled(belongs["launch"], belongs["start"])
     direct = is_null(belongs["launch"]) | belongs["graph"].to_numpy()
+    direct |= lacking[belongs["window"].to_numpy()]
     arrival = np.minimum(start, np.maximum(launch, ready.of(belongs)))
     same = ("operation", "communicator", "bytes", "sequence", "iteration", "window")
     return framed(

@@ -12,7 +12,7 @@ from rankscope.model.device_work import DeviceClock
 from rankscope.model.intervals import Times
 from rankscope.util.numbers import NEVER
 
-KERNEL_LAUNCHES = r"^(cuda|cu|hip|musa|acl\w*)\w*Launch(Cooperative)?Kernel"
+KERNEL_LAUNCHES = r"Launch(Cooperative)?Kernel|KernelLaunch|InvokeKernel"
 """Pattern of the names of API calls that launch one kernel each, in any API."""
 
 EARLY_NS = 100_000
@@ -99,21 +99,31 @@ def possible() -> pl.Expr:
     return ~early.fill_null(False)
 
 
-def wrong_clocks(work: pl.DataFrame) -> dict[int, DeviceClock]:
+def wrong_clocks(
+    work: pl.DataFrame, sync_calls: pl.DataFrame, launched: int = 0
+) -> dict[int, DeviceClock]:
     """Process → its device's clock, if that is wrong.
 
     An idle device starts at once what is launched. So the delays of operations that found it idle
     are short on a right clock: a clock is late by the shortest of them, and fast if they grow.
+    Launches may take long, too; calls that wait for the device then return when its work ends.
+    Whether the device was idle is unknown where records are missing.
 
     Args:
         work: DEVICE_WORK in the order of the starts.
+        sync_calls: SYNC_CALLS.
+        launched: how many kernels were launched to be in `work`; 0 where that is unknown.
     """
     work = work.select("process", "device", "kind", "graph", "launch", "start", "end")
     idle = idle_starts(work)
+    recorded = int(((work["kind"] == "kernel") & work["launch"].is_not_null()).sum())
+    if recorded < (1 - LEAST_EARLY) * launched:
+        idle = idle.clear()
     if clocks := fast_clocks(idle):
         work = _at_host_speed(work, clocks)
         idle = idle_starts(work)
     late_ns = late_by(idle)
+    late_ns = {each: by for each, by in late_ns.items() if not _in_time(work, sync_calls, each, by)}
     for process, by in (early_by(work) | {process: -by for process, by in late_ns.items()}).items():
         clocks[process] = clocks.get(process, DeviceClock())._replace(early_ns=by)
     return clocks
@@ -190,6 +200,23 @@ def late_by(idle: pl.DataFrame) -> dict[int, int]:
         if own.height >= FEWEST_STARTS and by > EARLY_NS:
             late_ns[process] = by
     return late_ns
+
+
+def _in_time(work: pl.DataFrame, sync_calls: pl.DataFrame, process: int, late_ns: int) -> bool:
+    """Whether most calls that wait for the device return when all work ends.
+
+    Args:
+        work: columns of DEVICE_WORK.
+        sync_calls: SYNC_CALLS.
+        process: the one whose calls are looked at.
+        late_ns: how late the clock seems; ends that differ by less than half of it are the same.
+    """
+    waited = pl.col("end") - pl.col("start") >= EARLY_NS
+    waits = sync_calls.filter(pl.col("process") == process, waited).sort("start")
+    own = work.filter(process=process).drop_nulls("launch").sort("launch")
+    done = own.select("launch", done=pl.col("end").cum_max())
+    ends = waits.join_asof(done, left_on="start", right_on="launch")
+    return 2 * int(((ends["done"] - ends["end"]).abs() < late_ns / 2).sum()) > ends.height
 
 
 def early_by(work: pl.DataFrame) -> dict[int, int]:

@@ -5,6 +5,7 @@ import pytest
 
 from rankscope.model.schema import DEVICE_WORK, conform
 from rankscope.sources.device_faults import fast_clocks, wrong_clocks
+from tests.frames import sync_calls
 
 STEP, COUNT = 10_000_000, 20
 
@@ -30,21 +31,34 @@ def test_a_slope_among_neighbours_is_no_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("soonest_us", "graph", "late"),
-    [(10, False, False), (3_010, False, True), (3_010, True, False)],
+    ("soonest_us", "graph", "returns_us", "launched", "late"),
+    [
+        (10, False, None, 350, False),
+        (3_010, False, None, 350, True),
+        (3_010, True, None, 350, False),
+        (3_010, False, -3_000, 350, True),
+        (3_010, False, 10, 350, False),
+        (3_010, False, None, 400, False),
+    ],
 )
-def test_delays_in_a_queue_are_no_late_clock(soonest_us: int, *, graph: bool, late: bool) -> None:
+def test_delays_in_a_queue_are_no_late_clock(
+    soonest_us: int, *, graph: bool, returns_us: int | None, launched: int, late: bool
+) -> None:
     """A device that is behind starts kernels late; what finds it idle tells its clock.
 
-    The kernels of a graph start when the call that launches all of them is nearly done.
+    The kernels of a graph start when the call that launches all of them is nearly done. Launches
+    take long where calls that wait for kernels return when these end; a device whose records are
+    missing may have been busy.
     """
-    rows = []
+    rows, waits = [], []
     for step in range(1, 8):
         begin = STEP * step
         start = begin + soonest_us * 1000
         for nth in range(50):
             rows.append((begin + nth * 10_000, start, start + 150_000))
             start += 151_000
+        if returns_us is not None:
+            waits.append((begin + 600_000, start - 1_000 + returns_us * 1000, 1))
     work = (
         pl.DataFrame(rows, ["launch", "start", "end"], orient="row")
         .with_columns(
@@ -53,7 +67,8 @@ def test_delays_in_a_queue_are_no_late_clock(soonest_us: int, *, graph: bool, la
         .with_columns(graph=graph)
     )
     absent = ("launch_thread", "operation", "communicator", "sequence", "bytes", "grid")
-    clocks = wrong_clocks(conform(work, DEVICE_WORK, optional=absent))
+    work = conform(work, DEVICE_WORK, optional=absent)
+    clocks = wrong_clocks(work, sync_calls(waits), launched)
     assert {process: -clock.early_ns for process, clock in clocks.items()} == (
         {1: soonest_us * 1000} if late else {}
     )

@@ -167,7 +167,8 @@ def _frame(nature: str, events: list[Event], start: pl.Series, length: pl.Series
     """Times, and the columns that TAKEN lists."""
     args = [event.args or NOTHING for event in events]
     length = length.fill_null(0) if nature == SPAN else length
-    columns = {"start": start, "end": (start + length).set(length < 0, None)}
+    no_time = (length < 0) | ((start == 0) & (length == 0))  # profilers write 0 for unknown times
+    columns = {"start": start, "end": (start + length).set(no_time, None)}
     for name in TAKEN[nature].split():
         of_event, read = SOURCES[name]
         columns[name] = read(events if of_event else args)

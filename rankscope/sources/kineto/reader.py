@@ -15,7 +15,7 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import with_series
-from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
+from rankscope.model.device_work import SYNC_CALLS, UNRECORDED, InMemoryWork
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
@@ -28,7 +28,7 @@ from rankscope.model.reports import (
     Trace,
     plain_process,
 )
-from rankscope.model.schema import DEVICE_WORK, RANGES, conform
+from rankscope.model.schema import DEVICE_WORK, RANGES, conform, empty
 from rankscope.sources.conventions import Vocabulary, known, vocabulary
 from rankscope.sources.device_faults import latest, moved_by, outside_captures, wrong_clocks
 from rankscope.sources.environment import first_printable
@@ -131,7 +131,8 @@ def read(
     device_work = _device_work(work, calls, ranges, process, owned)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
     # the start of an operator is no launch
-    moved = wrong_clocks(device_work.with_columns(launch=pl.when("called").then("launch")))
+    with_calls = device_work.with_columns(launch=pl.when("called").then("launch"))
+    moved = wrong_clocks(with_calls, sync_calls, int(calls["kernel"].sum()))
     device_work = moved_by(device_work, moved)
     return Trace(
         facts=replace(
@@ -275,9 +276,19 @@ def _utc(about: list[About], zero: int) -> int | None:
 
 
 def _without_record(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """The process and launch of the launches of kernels that no work has."""
-    lost = calls.filter("kernel").join(work, on=["process", "correlation", "nth"], how="anti")
-    return lost.select("process", launch="start")
+    """The process and launch of the launches of kernels that no work has.
+
+    A call within another one (of the driver's API, within one of the runtime's) is the same launch.
+    """
+    of_work, thread = ["process", "correlation", "nth"], ["process", "thread"]
+    launches = calls.filter("kernel")
+    if launches.join(work, on=of_work, how="anti").is_empty():
+        return empty(UNRECORDED)
+    is_outer = (pl.col("start") >= pl.col("end").cum_max().shift(1).over(thread)).fill_null(True)
+    launches = launches.with_columns(outer=is_outer.cum_sum().over(thread))
+    found = launches.join(work, on=of_work, how="semi")
+    lost = launches.join(found, on=[*thread, "outer"], how="anti")
+    return lost.unique([*thread, "outer"], keep="first").select("process", launch="start")
 
 
 def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:

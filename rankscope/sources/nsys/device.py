@@ -109,7 +109,7 @@ def device_work(
         parts.append(with_series(_launched(done, launches), done["correlationId"]))
         recorded += whole.height
     work_in_order = _in_one(parts)
-    moved = wrong_clocks(work_in_order)
+    moved = wrong_clocks(work_in_order, launches.sync_calls, launches.of_kernels)
     work_in_order = moved_by(work_in_order, moved)
     launches.record(work_in_order)
     work, unread = with_nccl(file, work_in_order[DEVICE_WORK.names()], nvtx_events)
@@ -216,7 +216,7 @@ class _StreamedWork:
             work = self._launched(part)
             if self._moved is None:
                 alone = self._survey.kinds["process"].n_unique() == 1
-                self._moved = wrong_clocks(work) if alone else {}
+                self._moved = wrong_clocks(work, self.sync_calls) if alone else {}
             if self._all_read:
                 yield moved_by(work, self._moved)
                 continue
