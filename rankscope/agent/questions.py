@@ -5,8 +5,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from rankscope.capture import Scheduler
-from rankscope.model.columns import says
 from rankscope.model.kinds import NAMED_PHASES, By
+from rankscope.util.meaning import says
 
 MOST = 6
 """Elements of a list that an answer shows unless more are asked for."""

@@ -12,10 +12,10 @@ from rankscope.capture import CaptureConfig
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.judge.causes import blocked, counters
-from rankscope.model.columns import says
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Finding, Pick, Verdict
 from rankscope.sources.recorders import Recorder, recorder_of
+from rankscope.util.meaning import says
 from rankscope.util.sanitize import sanitized
 
 MOST_ITERATIONS = 20

@@ -15,12 +15,6 @@ import polars as pl
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
 
-
-def says(meaning: str) -> msgspec.Meta:
-    """The meaning of a key: a phrase in Markdown, in lower case and without a full stop."""
-    return msgspec.Meta(description=meaning)
-
-
 INTEGER, TEXT, FLAG = pl.Int64(), pl.String(), pl.Boolean()
 
 Limits = tuple[int, int]

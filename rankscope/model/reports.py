@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
-from rankscope.model.columns import says
 from rankscope.model.kinds import EvidenceKind
+from rankscope.util.meaning import says
 
 if TYPE_CHECKING:
     import polars as pl

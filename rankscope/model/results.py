@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from rankscope.model.columns import says
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
 from rankscope.util import inline
+from rankscope.util.meaning import says
 from rankscope.util.wording import counted
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, get_args, get_type_hints
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
+from rankscope.util.meaning import says
 
 DTYPES: dict[type, pl.DataType] = {int: pl.Int64(), bool: pl.Boolean()}
 """Dtype of a column by the type of its values; texts and enums are String."""

@@ -6,13 +6,13 @@ from typing import Annotated
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.model.columns import says
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import column_of
 from rankscope.model.results import Verdict
 from rankscope.output.documents.common import Answer, run_of
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import moment, short_path
+from rankscope.util.meaning import says
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
 from rankscope.watch.watcher import Announcement, Watcher

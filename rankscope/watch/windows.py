@@ -17,7 +17,6 @@ import polars as pl
 from rankscope.errors import DatabaseError
 from rankscope.ingestion.existing import StoredReports
 from rankscope.ingestion.runs import runs_of
-from rankscope.model.columns import says
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Verdict
@@ -25,6 +24,7 @@ from rankscope.sources.same_job import CLOCK_SLACK_NS, Capture
 from rankscope.store import Database
 from rankscope.store.connection import IN_USE
 from rankscope.util.atomic_io import exists
+from rankscope.util.meaning import says
 
 NEAR_NS = 300 * 10**9
 """Captures whose times are unknown before they are read are of one window if their files were

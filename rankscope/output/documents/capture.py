@@ -5,8 +5,8 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from rankscope.compare import next_capture
-from rankscope.model.columns import says
 from rankscope.output.documents.common import Answer, struct_of
+from rankscope.util.meaning import says
 
 
 class RecordedRank(Struct, kw_only=True):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
 from rankscope.model.reports import RunWarning
+from rankscope.util.meaning import says
 
 if TYPE_CHECKING:
     from rankscope.model import results

@@ -8,12 +8,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.history.diff import compare, shifts
-from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Verdict
 from rankscope.output.documents.common import Answer, S, run_of, struct_of
+from rankscope.util.meaning import says
 
 Score = float | None | UnsetType
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rankscope.model.columns import says
 from rankscope.output import explain as terms
 from rankscope.output.documents.common import Answer, struct_of
+from rankscope.util.meaning import says
 
 
 class Entry(Struct, kw_only=True):

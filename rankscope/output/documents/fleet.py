@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from rankscope.history.fleet import fleet as fleets
 from rankscope.history.fleet.sentences import NS_PER_HOUR
-from rankscope.model.columns import says
 from rankscope.model.kinds import VerdictKind
 from rankscope.output.documents.common import Answer
 from rankscope.output.quantities import moment
+from rankscope.util.meaning import says
 
 
 class FleetRun(Struct, kw_only=True):

@@ -9,9 +9,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.model import metrics, results
-from rankscope.model.columns import says
 from rankscope.model.metrics import METRICS
 from rankscope.output.documents.common import Answer, Document, run_of, struct_of
+from rankscope.util.meaning import says
 
 
 class Score(Struct, kw_only=True):

@@ -8,11 +8,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
-from rankscope.model.columns import says
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Window
 from rankscope.output.documents.common import Answer, run_of, struct_of
+from rankscope.util.meaning import says
 
 
 class RankWindow(Window, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
 from rankscope.model import reports
-from rankscope.model.columns import says
 from rankscope.output.documents.common import Answer, run_of, struct_of
+from rankscope.util.meaning import says
 
 
 class Ingested(Struct, kw_only=True):

@@ -7,7 +7,6 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison
 from rankscope.model import results
-from rankscope.model.columns import says
 from rankscope.model.kinds import Clock
 from rankscope.model.timeline import (
     ShownCollective,
@@ -18,6 +17,7 @@ from rankscope.model.timeline import (
     ShownWindow,
 )
 from rankscope.output.documents.common import Answer, S, run_of
+from rankscope.util.meaning import says
 
 
 class Timeline(Answer, kw_only=True, tag="rankscope/timeline/1"):

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rankscope.compare.comparison import Comparison
-from rankscope.model.columns import says
 from rankscope.model.reports import RunWarning
 from rankscope.output.documents.common import Answer, S, run_of
+from rankscope.util.meaning import says
 
 
 class Plot(Answer, kw_only=True, tag="rankscope/plot/1"):
