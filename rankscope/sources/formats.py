@@ -127,11 +127,8 @@ def facts(file: ReportFile) -> CaptureFacts:
 
 def read(file: ReportFile, words: Vocabulary | None = None) -> Trace:
     """The whole report as a `Trace`; ranges that are operators by `words` need not be held."""
-    form = named(file.kind)
     place, *more = file.places
-    if not more or form.read_windows is None:
-        return form.read(place, words)
-    return form.read_windows(place, words, more)
+    return named(file.kind).read(place, words, more)
 
 
 def _by_suffix(name: str) -> list[Format]:

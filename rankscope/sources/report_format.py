@@ -50,14 +50,11 @@ class Format:
     facts: Callable[[Path], CaptureFacts]
     """Host, times and rank evidence without the events; raises `UnreadableReport`."""
 
-    read: Callable[[Path, Vocabulary | None], Trace]
-    """The whole report; need not hold ranges that the vocabulary calls operators, unless it asks
-    for all."""
+    read: Callable[[Path, Vocabulary | None, Sequence[Path]], Trace]
+    """The whole report, together with further windows of the same process; need not hold ranges
+    that the vocabulary calls operators, unless it asks for all."""
 
     hints: IterationHints
-
-    read_windows: Callable[[Path, Vocabulary | None, Sequence[Path]], Trace] | None = None
-    """As `read`, together with further windows of the same process; None: there are none."""
 
     joined: Callable[[Iterable[Path]], list[tuple[Path, ...]]] | None = None
     """Which files are windows of one process, in the order of time; None: none are."""

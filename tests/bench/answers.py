@@ -7,13 +7,11 @@ the commands, each as a process of its own, and prints wall time, CPU time and p
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from tests.bench.costs import Cost, cost
 
 SLOW = 5
 """The rank that `job` makes slow."""
@@ -40,36 +38,14 @@ OF_WHY = (("imbalance", "--by", "cause", "--format", "json"),)
 """The same, of reports that hold what tells why."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one process."""
-
-    name: str
-    wall_s: float
-    cpu_s: float
-    peak_gb: float
-
-    def line(self) -> str:
-        """A row of the table."""
-        return (
-            f"{self.name:<56}{self.wall_s:8.2f} s wall{self.cpu_s:8.2f} s CPU"
-            f"{self.peak_gb:8.2f} GB peak"
-        )
-
-
-def measured(name: str, arguments: list[str]) -> tuple[Cost, str]:
-    """What a Python process of `arguments` costs, and its output."""
-    begin = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    wall = time.perf_counter() - begin
-    if process.returncode:
-        raise SystemExit(f"{name}: exit code {process.returncode}")
-    # ru_maxrss is kB on Linux
-    return Cost(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e6), output
+def measured(name: str, *arguments: str) -> Cost:
+    """What a Python process of `arguments` costs; prints a row of the table."""
+    took = cost([sys.executable, *arguments], {})
+    say(
+        f"{name:<56}{took.seconds:8.2f} s wall{took.cpu_s:8.2f} s CPU"
+        f"{took.peak_bytes / 1e9:8.2f} GB peak"
+    )
+    return took
 
 
 def write(db: Path, ranks: int, iterations: int, collectives: int, why: bool) -> None:
@@ -133,12 +109,10 @@ def main(arguments: list[str] | None = None) -> int:
         asked += ["--why"] * args.why
         cost_ns = None
         if not db.exists():
-            # by a process of its own: a child's peak counts what its parent held when it was born
-            made, output = measured("reports written", [*step, "--step", "write", *asked])
-            cost_ns = int(output)
-            say(made.line())
+            written = measured("reports written", *step, "--step", "write", *asked)
+            cost_ns = int(written.output)
         before = db.stat().st_size
-        say(measured("end of ingest", [*step, "--step", "compare"])[0].line())
+        measured("end of ingest", *step, "--step", "compare")
         say(f"database {db.stat().st_size / 1e6:,.0f} MB, of it derived: "
             f"{(db.stat().st_size - before) / 1e6:,.0f} MB")  # fmt: skip
         right = True
@@ -146,17 +120,14 @@ def main(arguments: list[str] | None = None) -> int:
         for command in (*COMMANDS, *unusual):
             words = [word.format(folder=folder) for word in command]
             where = [] if command == ("--help",) else ["--db", str(db)]
-            cost, answer = measured(
-                "rankscope " + " ".join(command), ["-m", "rankscope", *words, *where]
-            )
-            say(cost.line())
+            took = measured("rankscope " + " ".join(command), "-m", "rankscope", *words, *where)
             # nothing is exposed on the host's clock of this job, so that nobody is waited for
             if (
                 command[-2:] == ("--format", "json")
                 and command[0] == "imbalance"
                 and ("host" not in command)
             ):
-                right &= found_the_slow_one(answer, cost_ns, args.iterations)
+                right &= found_the_slow_one(took.output, cost_ns, args.iterations)
     return 0 if right else 1
 
 

@@ -14,8 +14,7 @@ from rankscope.measure.host import host_timeline
 from rankscope.model.limits import USUAL
 from rankscope.util.numbers import NEVER
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
-from tests.measure.test_additive import EDGES, marks_of, nested
-from tests.measure.test_device_sweep import CROWDED
+from tests.measure.test_additive import EDGES, WORK, marks_of, nested
 
 SIZES = st.lists(st.one_of(st.none(), st.integers(0, 2**40)), min_size=25, max_size=25)
 NAMES = st.lists(st.sampled_from(["gemm", "softmax", None]), min_size=25, max_size=25)
@@ -33,7 +32,7 @@ def attributed(
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(EDGES, nested(), CROWDED, SIZES, SIZES, NAMES, st.integers(1, 30), st.booleans())
+@given(EDGES, nested(), WORK, SIZES, SIZES, NAMES, st.integers(1, 30), st.booleans())
 def test_sums_are_of_single_operations(
     edges: tuple,
     rows: list[tuple],
@@ -87,7 +86,7 @@ def test_sums_are_of_single_operations(
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(CROWDED, st.integers(1, 30))
+@given(WORK, st.integers(1, 30))
 def test_a_call_is_ready_when_all_launched_before_is_done(work: list, most: int) -> None:
     output = attributed((0, 60, 120), [(0, 120, "forward")], device_work(work), most)
     ready = ReadyTimes(output.calls)

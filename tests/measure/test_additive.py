@@ -2,14 +2,11 @@
 
 from itertools import pairwise
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.measure.attribution import HostSide, attribute
-from rankscope.measure.device import DeviceAccount
 from rankscope.measure.host import host_timeline
 from rankscope.measure.rank import detail_ranks, measure_rank
 from rankscope.measure.segment import PhaseRanges
@@ -60,14 +57,14 @@ EDGES = st.lists(st.integers(1, END - 1), min_size=1, max_size=4, unique=True).m
 WORK = st.lists(
     st.tuples(
         st.integers(0, END),  # launch
-        st.integers(0, 30),  # until it starts
-        st.integers(1, 25),  # how long it runs
+        st.integers(0, 12),  # until it starts
+        st.integers(0, 12),  # how long it runs, if at all
         st.sampled_from(["gemm", "gemm", "", "ncclDevKernel_AllReduce_Sum"]),
         st.sampled_from([1, 1, 2]),  # stream
-        st.sampled_from([THREAD, AUTOGRAD, LOADER]),
-        st.booleans(),  # the launch is recorded
+        st.sampled_from([THREAD, THREAD, AUTOGRAD, LOADER]),
+        st.sampled_from([True, True, True, False]),  # the launch is recorded
     ),
-    max_size=15,
+    max_size=25,
 ).map(
     lambda rows: [
         (launch + wait, launch + wait + length, launch if known else None, name, stream, thread)
@@ -105,49 +102,6 @@ def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]
     for index, (low, high) in enumerate(pairwise(edges)):
         mine = segments.filter(window=index)
         assert (mine["end"] - mine["start"]).sum() == high - low
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(EDGES, nested(), WORK)
-def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: list) -> None:
-    iterations = windows(*edges)
-    host = host_timeline(iterations, marks_of(rows))
-    [attributed] = attribute(
-        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
-    )
-    nothing = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
-    account = DeviceAccount(attributed, iterations, nothing)
-    for part in attributed.parts():
-        account.add(part)
-    timeline = account.timeline()
-    known = timeline.windows.drop_nulls()
-    horizon = max([END, *(row[1] for row in work)])
-    line = painted(timeline.segments, horizon)
-    for window, low, high in known.iter_rows():
-        assert low < high
-        mine = timeline.segments.filter(window=window)
-        assert (mine["end"] - mine["start"]).sum() == high - low
-        assert None not in line[low:high]
-    inside = np.zeros(horizon, dtype=bool)
-    for _, low, high in known.iter_rows():
-        inside[low:high] = True
-    running, talking = np.zeros(horizon, dtype=bool), np.zeros(horizon, dtype=bool)
-    for start, end, operation, training in (
-        pl.concat(attributed.parts()).select("start", "end", "operation", "training").iter_rows()
-    ):
-        if operation is not None:
-            talking[start:end] = True
-        elif training:
-            running[start:end] = True
-    exposed = np.array([label == "exposed_communication" for label in line])
-    assert not exposed[running].any(), "work covers it"
-    blocked = np.zeros(horizon, dtype=bool)
-    for start, end in host.filter(label="exposed_communication").select("start", "end").iter_rows():
-        blocked[start:end] = True
-    blocked[END:] = host["label"][-1] == "exposed_communication"  # the device runs on
-    assert not exposed[~talking & ~blocked].any(), "nothing communicates"
-    assert (timeline.usage.select("compute", "communication", "idle").min_horizontal() >= 0).all()
 
 
 @pytest.mark.slow

@@ -65,27 +65,8 @@ def test_stretches_add_up_to_the_whole(
         )
 
 
-CROWDED = st.lists(
-    st.tuples(
-        st.integers(0, END),  # launch
-        st.integers(0, 12),  # until it starts
-        st.integers(0, 12),  # how long it runs, if at all
-        st.sampled_from(["gemm", "gemm", "", "ncclDevKernel_AllReduce_Sum"]),
-        st.sampled_from([1, 1, 2]),  # stream
-        st.sampled_from([THREAD, THREAD, LOADER]),
-        st.sampled_from([True, True, True, False]),  # the launch is recorded
-    ),
-    max_size=25,
-).map(
-    lambda rows: [
-        (launch + wait, launch + wait + length, launch if known else None, name, stream, thread)
-        for launch, wait, length, name, stream, thread, known in rows
-    ]
-)
-
-
 @settings(max_examples=40, deadline=None)
-@given(EDGES, nested(), CROWDED, CALLS, SYNCS, st.sampled_from([2, 5, 1000]), st.booleans())
+@given(EDGES, nested(), WORK, CALLS, SYNCS, st.sampled_from([2, 5, 1000]), st.booleans())
 def test_every_instant_has_the_owner_that_the_method_says(
     edges: tuple,
     rows: list[tuple],
@@ -137,6 +118,7 @@ def test_every_instant_has_the_owner_that_the_method_says(
         for start, end, window, label in output.segments.iter_rows()
         for moment in range(start, end)
     } == labels
+    assert (output.segments["end"] - output.segments["start"]).sum() == len(labels), "disjoint"
     assert [*output.usage.select(USAGE).iter_rows()] == usage
     assert {
         (window, phase): (count, length)

@@ -18,7 +18,6 @@ from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, ReportFile, Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform, empty
 from rankscope.sources import formats
-from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.report_format import Format, IterationHints, Viewer
 from tests.support import MS, ROOT, Cli
@@ -38,7 +37,7 @@ def facts(path: Path) -> CaptureFacts:
     return CaptureFacts(header["host"], STARTED_NS, header["duration"], (claim,), None, "1.0")
 
 
-def read(path: Path, _words: Vocabulary | None = None) -> Trace:
+def read(path: Path, *_: object) -> Trace:
     known = facts(path)
     lines = path.read_text("utf-8").splitlines()[1:]
     ranges = pl.DataFrame(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ def facts(path: Path) -> CaptureFacts:
     return reader.facts(path)
 
 
-def read(path: Path, words: Vocabulary | None = None) -> Trace:
+def read(path: Path, _words: Vocabulary | None = None, _more: Sequence[Path] = ()) -> Trace:
     """The whole dump; raises `UnreadableReport` where it is not a valid one."""
     from rankscope.sources.inspector import reader
 

@@ -64,7 +64,6 @@ FORMAT = Format(
     family="kineto",
     facts=facts,
     read=read,
-    read_windows=read,
     joined=joined,
     hints=IterationHints(
         ranges="host",

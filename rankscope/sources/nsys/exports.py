@@ -48,18 +48,13 @@ def facts(path: Path) -> CaptureFacts:
         return tables.facts(file)
 
 
-def read(path: Path, words: Vocabulary | None = None) -> Trace:
+def read(path: Path, words: Vocabulary | None = None, more: Sequence[Path] = ()) -> Trace:
     """The whole report; raises `UnreadableReport` where it is not a valid one."""
-    from rankscope.sources.nsys import tables
+    from rankscope.sources.nsys import tables, windows
 
+    if more:
+        return windows.in_one(path, [read(each, words) for each in (path, *more)])
     return tables.trace(columns_of(path), words)
-
-
-def read_windows(path: Path, words: Vocabulary | None, more: Sequence[Path]) -> Trace:
-    """The windows of one session as one report; raises `UnreadableReport`."""
-    from rankscope.sources.nsys.windows import in_one
-
-    return in_one(path, [read(each, words) for each in (path, *more)])
 
 
 def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
@@ -79,7 +74,6 @@ SQLITE = Format(
     family=FAMILY,
     facts=facts,
     read=read,
-    read_windows=read_windows,
     joined=joined,
     hints=HINTS,
     suffixes=(".sqlite",),

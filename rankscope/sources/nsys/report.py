@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rankscope.sources.conventions import Vocabulary
 
 
-def read(path: Path, words: Vocabulary | None = None) -> Trace:
+def read(path: Path, words: Vocabulary | None = None, more: Sequence[Path] = ()) -> Trace:
     """The whole report, exported first.
 
     Raises:
@@ -26,7 +26,10 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
         ToolError: nsys is missing, too old, or out of room.
     """
     from rankscope.sources.nsys.export import exported
+    from rankscope.sources.nsys.windows import in_one
 
+    if more:
+        return in_one(path, [read(each, words) for each in (path, *more)])
     head = head_facts(path)
     trace = exports.read(exported(path), words)
     # The head states the environment of the process, an export at best that of the command.
@@ -42,13 +45,6 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     )
 
 
-def read_windows(path: Path, words: Vocabulary | None, more: Sequence[Path]) -> Trace:
-    """The windows of one session as one report; raises what `read` does."""
-    from rankscope.sources.nsys.windows import in_one
-
-    return in_one(path, [read(each, words) for each in (path, *more)])
-
-
 def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
     """The windows of each session that wrote several."""
     from rankscope.sources.nsys import windows
@@ -61,7 +57,6 @@ FORMAT = Format(
     family=FAMILY,
     facts=head_facts,
     read=read,
-    read_windows=read_windows,
     joined=joined,
     hints=HINTS,
     suffixes=(".nsys-rep", ".qdrep"),
@@ -72,7 +67,7 @@ FORMAT = Format(
 )
 
 
-def refuse_recording(path: Path, _words: Vocabulary | None = None) -> NoReturn:
+def refuse_recording(path: Path, *_: object) -> NoReturn:
     """Raises `UnreadableReport`: only nsys's own importer, of the same version, reads these."""
     raise UnreadableReport(
         f"{path}: is a raw .qdstrm recording that was never converted to a report (nsys was "
