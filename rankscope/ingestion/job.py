@@ -81,6 +81,7 @@ def ingest_reports(
             "--jobs with --scheduler",
             hint="leave out --jobs: a cluster brings its own workers",
         )
+    address = None if scheduler is None else str(scheduler)
     begin = time.monotonic()
     target, paths = Path(db), list(paths)
     remove_abandoned(target.parent, target.name)
@@ -115,7 +116,7 @@ def ingest_reports(
         job.leave_out_copies(copies)
         job.run(
             files,
-            partial(map_reports, pool=pool) if scheduler is None else _on_cluster(str(scheduler)),
+            partial(map_reports, pool=pool, scheduler=address),
             started or (lambda _: None),
             progress or (lambda *_: None),
         )
@@ -126,16 +127,6 @@ def ingest_reports(
         with Database.open(target, write=True, patience_s=AFTERWARDS_S) as database:
             database.note("label", label)
     return Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
-
-
-def _on_cluster(scheduler: str) -> MapReports:
-    """Workers of a Dask cluster, whose answers are checked."""
-    from rankscope.ingestion.received import received
-
-    def map_over(extract: Extract, files: list[ReportFile], options: ShapingOptions) -> Results:
-        return received(map_reports(extract, files, options, scheduler=scheduler))
-
-    return map_over
 
 
 class IngestJob:

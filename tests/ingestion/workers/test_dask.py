@@ -27,7 +27,7 @@ from rankscope.sources.discover import discover
 from rankscope.store import Database
 from tests.ingestion.workers.dask_cluster import Cluster
 from tests.ingestion.workers.waiting import SOON_S, until
-from tests.support import Cli, Forged, MakeForged, copied, mostly_nightly
+from tests.support import Cli, Forged, MakeForged, copied
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -223,70 +223,6 @@ def test_an_unequal_worker_that_comes_later_reads_nothing(
         rankscope.ingest([job.folder], tmp_path / "db", scheduler=two.address, progress=join)
     two.stop(late[0])
     two.workers.clear()
-
-
-WRONG = """
-import os, sys
-from dataclasses import replace
-import polars as pl
-from rankscope.measure import report
-
-right = report.extract
-
-def extract(file, options):
-    rows = right(file, options)
-    one, *others = rows.ranks
-    what = os.environ["WRONG"]
-    if what == "text":
-        return "rows"
-    if what == "nothing":
-        return None
-    if what == "another report":
-        return replace(rows, file=replace(file, path=file.path.with_name("other.sqlite")))
-    if what == "no ranks":
-        return replace(rows, ranks=None)
-    if what == "another rank":
-        other = one.measures.with_columns(pl.col("rank") + 1)
-        return replace(rows, ranks=(replace(one, measures=other), *others))
-    if what == "a column less":
-        return replace(rows, ranks=(replace(one, exposed=one.exposed.drop("end_ns")), *others))
-    if what == "a row twice":
-        return replace(rows, ranks=(replace(one, measures=one.measures[[0, 0, 1]]), *others))
-    if what == "other iterations":
-        return replace(rows, ranks=(replace(one, iterations=one.iterations[:2]), *others))
-    late = one.iterations.with_columns(end_ns=pl.lit(2**62))
-    return replace(rows, ranks=(replace(one, iterations=late), *others))
-
-report.extract = extract
-"""
-"""A worker's `sitecustomize`: what extracts reports there returns something else."""
-
-WRONG_KINDS = (
-    "text", "another report", "huge", "nothing", "no ranks", "another rank", "a column less",
-    "a row twice", "other iterations",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("what", mostly_nightly(WRONG_KINDS, 3))
-def test_a_worker_that_sends_something_else(
-    job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    """One line that names the report; what is stored is what right rows gave."""
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest(job.reports[:2], db)
-    (tmp_path / "sitecustomize.py").write_text(WRONG)
-    monkeypatch.setenv("WRONG", what)
-    (tmp_path / "cluster").mkdir()
-    cluster = Cluster(tmp_path / "cluster")
-    try:
-        cluster.workers.append(cluster.worker(tmp_path))
-        cluster.client.wait_for_workers(1, timeout=SOON_S)
-        with pytest.raises(ToolError, match="a worker"):
-            rankscope.ingest(job.reports, db, scheduler=cluster.address)
-    finally:
-        cluster.close()
-    assert rankscope.open_run(db).tables.ranks["rank"].to_list() == [0, 1]
-    assert rankscope.open_run(db).imbalance().verdict.sentence
 
 
 def test_a_cluster_without_workers(two: Cluster) -> None:
