@@ -40,14 +40,3 @@ def test_many_rows_do_not_wait(reports: list[ReportRows], tmp_path: Path) -> Non
         for count, rows in enumerate(reports, start=1):
             coming.add(rows)
             assert database.table("reports").height == count
-
-
-def test_rows_replace_those_of_their_path(reports: list[ReportRows], tmp_path: Path) -> None:
-    with Database.create(tmp_path / "run.duckdb") as database:
-        coming = ReportWriter(database, "{}")
-        for _ in range(2):
-            for rows in reports:
-                coming.add(rows)
-            coming.flush()
-        assert database.table("reports").height == 3
-        assert database.table("iterations").height == 3 * 4

@@ -83,14 +83,8 @@ BLOBS = "--include-blobs"
 ONLY_TABLES = "--tables"
 """Option of nsys 2023 and later: names of the tables to export."""
 
-NEWER = re.compile(
-    r"Version number is invalid(?:: ([\d@.]*\d))?"
-    r"|Report was created (?:in|by|with|using) (?:a newer version|[^.;]*?(\d{4}(?:[.@]\d+)+))?"
-    r"|created (?:in|by|with|using) a newer version"
-    r"|newer version of (?:NVIDIA )?Nsight Systems",
-    re.IGNORECASE,
-)
-"""Messages of nsys about reports of a newer one, with its version if they name it."""
+NEWER = re.compile(r"Version number is invalid: ([\d@.]*\d)")
+"""What nsys says of a report of a newer one, with its version."""
 
 VERSION = re.compile(r"\d{4}(\.\d+)+")
 """The version in the answer of `nsys --version`."""
@@ -251,8 +245,7 @@ def _export(nsys: str, report: Path, target: Path, most_bytes: int) -> None:
     if shutil.disk_usage(target.parent).free < LEAST_FREE:
         raise _no_room(target.parent.parent, "no space left")
     if named := NEWER.search(output):
-        version = next((each for each in named.groups() if each), None)
-        raise _too_new(report, nsys, f"nsys {version}" if version else "a newer nsys")
+        raise _too_new(report, nsys, f"nsys {named[1]}")
     raise UnreadableReport(
         f"{report}: nsys cannot export it ({_reason(output)})",
         hint="is it complete? Open it in the GUI, or copy it again from where it was captured",

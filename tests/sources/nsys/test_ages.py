@@ -22,7 +22,6 @@ from tests.support import (
     edit,
     mostly_slow,
     public,
-    sqlite_tables,
     with_rows,
 )
 
@@ -46,14 +45,17 @@ def test_folders_hold_what_sqlite_holds(
     assert (found.kind, found.path) == (f"nsys-{kind}", folder)
 
 
-def test_a_real_arrowdir_and_parquetdir_agree() -> None:
-    folder = SHARED / "captured/2023.4/export_dirs"
+def test_real_exports_of_all_kinds_agree() -> None:
+    folder = SHARED / "captured/2023.4"
     if not folder.is_dir():
         pytest.skip("the whole captures are not here: export_dirs")
-    arrow = exports.read(folder / "report_rank_0_arwdir")
-    assert_same_events(arrow, exports.read(folder / "report_rank_0_pqtdir"))
-    assert arrow.ranges.whole.filter(pl.col("name").str.starts_with("Batch")).height == 40
-    assert [claim.rank for claim in arrow.facts.environment] == [0]
+    exported = exports.read(folder / "ddp_a/report_rank_0.sqlite")
+    for kind in ("arwdir", "pqtdir"):
+        output = exports.read(folder / f"export_dirs/report_rank_0_{kind}")
+        assert_same_events(output, exported)
+        assert (output.facts, output.events) == (exported.facts, exported.events)
+    assert exported.ranges.whole.filter(pl.col("name").str.starts_with("Batch")).height == 40
+    assert [claim.rank for claim in exported.facts.environment] == [0]
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
@@ -87,17 +89,6 @@ def test_an_export_of_2020(forged: MakeForged, tmp_path: Path, name: str, schema
     assert_same_events(then, now)
     assert then.facts.exporter is None
     assert replace(then.facts, exporter=now.facts.exporter) == now.facts
-
-
-def test_a_report_of_events_alone(report: Path) -> None:
-    before = exports.read(report)
-    keep = {"NVTX_EVENTS", "StringIds"} | {t for t in sqlite_tables(report) if "CUPTI" in t}
-    for table in sqlite_tables(report) - keep:
-        edit(report, f"drop table {table}")
-    after = exports.read(report)
-    assert_frame_equal(after.ranges.whole, before.ranges.whole)
-    assert after.facts.utc_start_ns is None
-    assert after.facts.environment == ()
 
 
 def test_payloads_of_zero_count_where_others_differ(report: Path) -> None:

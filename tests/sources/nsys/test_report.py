@@ -180,25 +180,16 @@ esac
     return path
 
 
-@pytest.mark.parametrize(
-    ("said", "version"),
-    [
-        ("Exportation error: Version number is invalid: 2099@1@1@7-24v0", "nsys 2099.1.1.7"),
-        ("Report was created in a newer version of Nsight Systems.", "a newer nsys"),
-        ("Error: Report was created in version 2099.1.1.7, update", "nsys 2099.1.1.7"),
-        ("Report was created by newer product 2099@1.", "nsys 2099.1"),
-        ("This report needs a newer version of NVIDIA Nsight Systems", "a newer nsys"),
-    ],
-)
-def test_the_ways_in_which_nsys_refuses_newer_reports(
-    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, version: str
+def test_nsys_refuses_newer_reports(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sample's heads state no version, so nsys is asked."""
+    said = "Exportation error: Version number is invalid: 2099@1@1@7-24v0"
     nsys = fake_nsys(tmp_path / "nsys", "2022.4.2.1", said)
     monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
     with pytest.raises(ToolError) as refused:
         read(reports / "report_rank_0.nsys-rep")
-    assert f"was written by {version}, and {nsys} is 2022.4.2.1" in refused.value.message
+    assert f"was written by nsys 2099.1.1.7, and {nsys} is 2022.4.2.1" in refused.value.message
     assert "RANKSCOPE_NSYS" in refused.value.hint
 
 
@@ -269,17 +260,6 @@ def test_an_nsys_that_fails_is_named(
     with pytest.raises(UnreadableReport, match="no luck today"):
         read(reports / "report_rank_0.nsys-rep")
     assert not [*export.cache_folder().iterdir()], "nothing half-made stays"
-
-
-@needs_shared
-@pytest.mark.parametrize("rank", range(4))
-def test_parquet_and_sqlite_hold_the_same(rank: int) -> None:
-    folder = SHARED / "captured/2023.4"
-    parquet = exports.read(folder / f"export_dirs/report_rank_{rank}_pqtdir")
-    exported = exports.read(folder / f"ddp_a/report_rank_{rank}.sqlite")
-    assert parquet.ranges.whole.equals(exported.ranges.whole)
-    assert parquet.facts == exported.facts
-    assert parquet.events == exported.events
 
 
 def test_a_whole_name_in_place_of_the_short_one(tmp_path: Path) -> None:
