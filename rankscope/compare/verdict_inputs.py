@@ -48,7 +48,7 @@ def verdict_inputs(
         blocked = exposed(comparison.scope, ranks, numbers)
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)
     judged = without_end(tables, comparison.clock, rows.select(JUDGED))
-    judged, outside = _judged_rows(judged, spans, of_captures=comparison.of_captures)
+    judged = _judged_rows(judged, spans, of_captures=comparison.of_captures)
     transfer_ns, unmatched_ns = _exposed(rows)
     clocks = comparison.matching.clocks
     far = tuple(far_clocks(comparison.scope, clocks))
@@ -81,7 +81,6 @@ def verdict_inputs(
         unmatched_ns=unmatched_ns,
         stages=lambda: _stages(comparison),
         spans=spans,
-        outside_ns=outside,
         collectives=lambda: by_collective(comparison.collectives(numbers), numbers),
         whole=_story_of_the_run(comparison, metric, default),
     )
@@ -121,10 +120,8 @@ def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
     return rows.with_columns(role=pl.lit(ALL)) if comparison.roles.own else rows
 
 
-def _judged_rows(
-    rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool
-) -> tuple[pl.DataFrame, dict[int, int] | None]:
-    """The rows to judge, and rank → the work that they leave out, ns; None where they leave none.
+def _judged_rows(rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool) -> pl.DataFrame:
+    """The rows to judge.
 
     The work of a capture is the time between its collectives: how it begins and ends says nothing
     about a rank. Without these times, a rank's work is how late it came to a single collective.
@@ -136,19 +133,15 @@ def _judged_rows(
     """
     without_phases = lacks_phases(rows)
     if not (without_phases or of_captures):
-        return rows, None
+        return rows
     if spans is not None:
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
-        ordered = rows.sort("rank")
-        outside = ordered.select("rank", pl.col("work_ns").fill_null(0) - work)
         phases = {"other_ns": work} if without_phases else {}
-        return ordered.with_columns(work_ns=work, **phases), dict(outside.iter_rows())
-    if not without_phases:
-        return rows, None
-    if rows["wait_ns"].null_count() or not rows["wait_ns"].max():
-        return rows, None
+        return rows.sort("rank").with_columns(work_ns=work, **phases)
+    if not without_phases or rows["wait_ns"].null_count() or not rows["wait_ns"].max():
+        return rows
     late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective
-    return rows.with_columns(work_ns=late, other_ns=late), None
+    return rows.with_columns(work_ns=late, other_ns=late)
 
 
 def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:

@@ -12,7 +12,7 @@ from rankscope.judge.causes.registry import context_of
 from rankscope.judge.excess import Excess, excess_of
 from rankscope.judge.story import Slow, Story, flagged, story_of
 from rankscope.sources.recorders import Recorder
-from rankscope.util.robust import Floats, lower_medians
+from rankscope.util.robust import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,6 @@ class VerdictInputs:
     """The same for calls that were not matched across ranks: their transfers and waits."""
     spans: Floats | None = None
     """Own work of each rank between collectives (`waits.own_spans`), where iterations are few."""
-    outside_ns: dict[int, int] | None = None
-    """rank → its work before the first and after the last collective, where that is not judged."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
     """The rows of `breakdowns.by_collective` of the selected iterations."""
     whole: Story | None = None
@@ -87,26 +85,8 @@ class VerdictInputs:
         return [each for each in parts if each.pattern.iterations]
 
     def healed(self, claim: Slow) -> Floats:
-        """What healing a claim takes out: rank by iteration by phase, ns.
-
-        A repaired rank varies like its peers: what they exceed the median by on average stays.
-        """
-        excess, over = self.excess, self.excess.over
-        named = np.isin(excess.ranks, claim.ranks)
-        when = np.isin(excess.numbers, claim.pattern.iterations)
-        cells, healed = claim.cells(excess), np.zeros_like(over)
-        healed[cells] = over[cells]
-        for role in np.unique(excess.roles[named]):
-            of_role = excess.roles == role
-            own, peers = of_role & named, of_role & ~named
-            if peers.any():
-                habit = over[np.ix_(peers, when)]
-                habit[excess.share[np.ix_(peers, when)] > self.story.event] = 0.0
-                means = over[np.ix_(own, when)].mean(axis=1)
-                usual = np.fmin(lower_medians(habit.mean(axis=1)), means)
-                kept = np.divide(usual, means, out=np.zeros_like(means), where=means > 0)
-                healed[own] *= 1.0 - kept[:, None]
-        return healed
+        """What healing a claim takes out: rank by iteration by phase, ns."""
+        return np.where(claim.cells(self.excess)[:, :, None], self.excess.over, 0.0)
 
     @cached_property
     def flags(self) -> pl.DataFrame:

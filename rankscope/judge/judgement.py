@@ -14,8 +14,8 @@ import polars as pl
 from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.story import Slow, others_wait_for_data
+from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST
+from rankscope.judge.story import Slow
 from rankscope.model.kinds import STEP_PHASES, Phase
 from rankscope.util.robust import Floats
 from rankscope.util.wording import percent
@@ -42,19 +42,17 @@ class Judgement:
     """The prices of a run's imbalance, and what costs most.
 
     `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and
-    all transfers as usual. `cost_ns`: the same, or its upper bound. `why_bound`: why gains are
-    upper bounds, in words; None: they are exact. `gains`: that of each component. `main`: the
-    component that decides; None where nothing costs enough. `straggler`: the ranks that are named;
-    None where none can be. `others`: further stragglers, with what healing them saves once the main
-    ones are healed, unless these have more to do by design. `left_ns`: what is left of `cost_ns`
-    when `main` and all of these are healed.
+    all transfers as usual. `cost_ns`: the same, or its upper bound. `gains`: that of each
+    component. `main`: the component that decides; None where nothing costs enough. `straggler`: the
+    ranks that are named; None where none can be. `others`: further stragglers, with what healing
+    them saves once the main ones are healed, unless these have more to do by design. `left_ns`:
+    what is left of `cost_ns` when `main` and all of these are healed.
     """
 
     inputs: VerdictInputs
     prices: Prices
     everything_ns: int
     cost_ns: int
-    why_bound: str | None
     gains: dict[Component, int]
     main: Component | None
     straggler: Straggler | None
@@ -64,7 +62,7 @@ class Judgement:
     @property
     def at_most(self) -> str:
         """`at most ` before gains that are upper bounds."""
-        return "" if self.why_bound is None else "at most "
+        return "" if self.prices.why_bound is None else "at most "
 
     def part(self, gain_ns: int) -> str:
         """`at most 20 %`: a gain as a share of the time."""
@@ -94,9 +92,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     named, *by_claim = gained[len(components) :]
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
-    # single events are a detail where all else costs more, and much
-    detail = best is not None and best.claim.chance is None and not best.claim.pattern.period
-    if best is not None and not (detail and everything - named > max(named, MUCH * total)):
+    if best is not None:
         gains["ranks"] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
@@ -111,7 +107,6 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     others = _in_addition(inputs, prices, first, beside, carries)
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
     others = [_known(inputs, prices, each) for each in others[:FEW]]
-    reported = others if straggler is None else [straggler, *others]
     remaining = np.maximum(prices.everything - together, 0.0)
     cost = prices.most(prices.everything, everything)
     return Judgement(
@@ -119,7 +114,6 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         prices,
         everything_ns=everything,
         cost_ns=cost if straggler is None else max(cost, straggler.gain_ns),
-        why_bound=_why_bound(inputs, prices, [each.claim for each in reported]),
         gains=gains,
         main=main,
         straggler=straggler,
@@ -175,27 +169,6 @@ def _is_beside_steps(inputs: VerdictInputs, claim: Slow) -> bool:
     }
     # else `other` holds a part of the steps
     return cause == Phase.OTHER and named.issuperset(STEP_PHASES)
-
-
-def _why_bound(inputs: VerdictInputs, prices: Prices, claims: list[Slow]) -> str | None:
-    """Why gains are upper bounds, in words; None: they are exact."""
-    if prices.why_bound is not None:
-        return prices.why_bound
-    for claim in claims:
-        context = inputs.context(claim)
-        if context.is_paced_by_host:
-            return (
-                f"in {context.phase} the devices wait for launches, and a faster one would wait "
-                "longer"
-            )
-        if claim.pattern.always and claim.in_loading and context.device_waits:
-            if others_wait_for_data(inputs.excess, claim, inputs.numbers):
-                return "loading is slow on other ranks as well"
-            return (
-                "the others may load ahead while they wait for it, and nothing tells whether they "
-                "would keep up"
-            )
-    return None
 
 
 def _carries(prices: Prices, claim: Slow) -> bool:

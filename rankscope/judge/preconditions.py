@@ -1,15 +1,12 @@
 """What is unknown of a run and prevents a conclusive verdict, and what would settle it."""
 
-from statistics import median_low
-
 from rankscope.judge.hidden_waits import hidden_wait
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
-from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
-from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, ranks_text
 
 LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
@@ -85,23 +82,3 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
             "record the same on every rank, and export those reports again",
         )
     return None
-
-
-def unlike_outside(judged: Judgement) -> Verdict | None:
-    """A rank works more before the first collective of a capture, or after the last one."""
-    inputs, outside = judged.inputs, judged.inputs.outside_ns or {}
-    roles = inputs.role_of
-    more = {
-        rank: work - median_low(outside[each] for each in outside if roles[each] == roles[rank])
-        for rank, work in outside.items()
-    }
-    slowest = max(more, key=lambda rank: more[rank], default=None)
-    if slowest is None or more[slowest] < LEAST_GAIN * inputs.total_ns:
-        return None
-    return inconclusive(
-        f"between collectives no rank is slow beyond chance, but rank {slowest} works "
-        f"{ms(more[slowest])} ({percent(more[slowest] / inputs.total_ns)} of the time) "
-        "more than the median rank before the first or after the last one: it is slow, or its "
-        "capture has more there",
-        f"record several whole steps: {advice(Record.STEPS, inputs.run.recorder)}",
-    )

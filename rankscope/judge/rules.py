@@ -1,7 +1,7 @@
 """The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -206,52 +206,6 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
 
 
-class Fast(NamedTuple):
-    """Ranks that are fast beyond chance."""
-
-    difference: str  # to the others of their roles, in words
-    ranks: tuple[int, ...]
-    others: tuple[int, ...]
-    gain_ns: int  # what the run would save if all were as fast
-
-
-def _fast(judged: Judgement) -> Fast | None:
-    """The ranks that are fast by enough to be said; None where there are none."""
-    inputs, excess, fast = judged.inputs, judged.inputs.excess, judged.inputs.story.fast
-    if fast is None:
-        return None
-    members = np.isin(excess.ranks, fast.ranks)
-    others = np.isin(excess.roles, excess.roles[members]) & ~members
-    over = excess.total - np.nanmedian(excess.total[members], axis=0)
-    healing = excess.saved(np.where(others[:, None], over, 0.0), excess.spent)
-    gain = judged.prices.most(healing, *judged.prices.of([healing]))
-    if gain < LEAST_GAIN * inputs.total_ns:
-        return None
-    ranks, hosts = tuple(excess.ranks[others].tolist()), whole_hosts(fast.ranks, inputs.hosts)
-    difference = (
-        f"{lowered(who(fast.ranks, inputs.hosts, hosts))} "
-        f"{agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
-        f"{ms(float(np.nanmean(over[others])))} less {excess.metric} than "
-        f"{ranks_text(ranks, MOST_LISTED)}"
-    )
-    return Fast(difference, fast.ranks, ranks, gain)
-
-
-def most_may_be_slow(judged: Judgement) -> Verdict | None:
-    """More than a third of the ranks are fast, so that the others may be slow."""
-    inputs, fast = judged.inputs, _fast(judged)
-    if fast is None or 2 * len(fast.ranks) <= len(fast.others):
-        return None
-    return inconclusive(
-        f"{fast.difference} in {counted(len(inputs.numbers), 'iteration')}: "
-        "either the latter are slow, although they are the majority, or the former are unusually "
-        f"fast. If all were as fast, the run would save {judged.at_most}{ms(fast.gain_ns)}, "
-        f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
-        "compare the devices and hosts of both groups: models, clocks, power limits, versions",
-        _leading(judged, fast.others, fast.gain_ns, inputs.story.fast),
-    )
-
-
 def rotating(judged: Judgement) -> Verdict | None:
     """Much imbalance on changing ranks: chance explains which of them is slowest."""
     inputs, story, most = judged.inputs, judged.inputs.story, tuple(sorted(holders(judged)))
@@ -375,9 +329,6 @@ def balanced(judged: Judgement) -> Verdict:
     inputs = judged.inputs
     unsaid = judged.cost_ns < LEAST_GAIN * inputs.total_ns or inputs.claims
     details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
-    if (fast := _fast(judged)) is not None:
-        details += f"; {fast.difference}, and if all needed as little the run would save "
-        details += judged.part(fast.gain_ns)
     is_held_up = (inputs.exposed_transfer_ns or 0) >= MUCH * inputs.total_ns
     return Verdict(
         kind=VerdictKind.BALANCED,
@@ -432,13 +383,11 @@ RULES: tuple[Rule, ...] = (
     named,
     heavy_role,
     slow_link,
-    most_may_be_slow,
     rotating,
     undecided,
     # the ranks look alike
     preconditions.may_be_unlike,
     network,
-    preconditions.unlike_outside,
     balanced,
 )
 """The first rule that finds something decides; the last one always does."""

@@ -23,14 +23,12 @@ class Slow:
     """Ranks that are slow, and when.
 
     `chance`: the probability that a run without slow ranks looks like this. None for facts: an
-    event that has happened needs no test, but it says nothing about other iterations. `in_loading`:
-    at least half of what they need more in the run is for loading.
+    event that has happened needs no test, but it says nothing about other iterations.
     """
 
     ranks: tuple[int, ...]
     pattern: Pattern
     chance: float | None
-    in_loading: bool = False
 
     def cells(self, excess: Excess) -> Flags:
         """Where they are slow, as a matrix of rank by iteration."""
@@ -45,8 +43,6 @@ class Story:
     `slow`: the ranks that are slow beyond chance, then those with facts.
     `lead`: the slowest of the other ranks, and the probability that chance makes some ranks that
     slow, which is not small. None where no excess is positive. `count`: iterations.
-    `fast`: ranks that are fast beyond chance, if no rank is slow beyond it: the others may then be
-    the slow ones.
     `loaders_bind`: the loaders of all ranks are the bottleneck, so loading blames nobody.
     """
 
@@ -54,7 +50,6 @@ class Story:
     slow: tuple[Slow, ...]
     lead: Slow | None
     count: int
-    fast: Slow | None = None
     loaders_bind: bool = False
 
     @property
@@ -83,16 +78,10 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     if loaders_bind:
         excess = excess.without(Phase.LOAD)
         traits, lead = _traits(excess, noise, None)
-    fast = None
-    if not traits:
-        turned = replace(excess, total=-excess.total)
-        fast = _costliest_set(turned, {None: noise}, None if spans is None else -spans)
-    fast = fast if fast is not None and _is_sure(fast) else None
     for each in traits:
         excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
-    joined = _joined((*traits, *_facts(excess, noise)), whole)
-    slow = tuple(replace(each, in_loading=_is_loading(whole, each)) for each in joined)
-    return Story(noise, slow, lead, len(excess.numbers), fast, loaders_bind)
+    slow = _joined((*traits, *_facts(excess, noise)), whole)
+    return Story(noise, tuple(slow), lead, len(excess.numbers), loaders_bind)
 
 
 def _is_sure(trait: Slow) -> bool:
@@ -211,12 +200,8 @@ def _costliest_set(
     else:
         parts = [spans]
     chances = chance_of_sets(parts, excess.roles, [(part, rows) for part, rows, *_ in tried])
-    role_sizes = np.bincount(excess.roles)
     best, worth = None, 0.0
-    for (_, _, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
-        of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
-        # the other half of a role may as well be fast
-        chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
+    for (_, _, rows, pattern, gain), chance in zip(tried, chances.tolist(), strict=True):
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
             worth = gain * (1 - chance)

@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.rules import judge
-from rankscope.judge.story import Slow, Story
-from rankscope.judge.timing import Pattern
+from rankscope.judge.story import Story
 from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats
@@ -205,66 +204,6 @@ def test_a_validation_on_one_rank_is_a_task_of_its_own(unnamed: str | None) -> N
     assert "more work" in verdict.sentence
 
 
-@pytest.mark.parametrize(
-    ("phase", "first", "says"),
-    [("load", 0, "the others may load ahead"), ("load", 2, None), ("forward", 0, None)],
-)
-def test_loaders_of_others_may_not_keep_up(phase: str, first: int, says: str | None) -> None:
-    """They wait in every iteration, and load ahead meanwhile."""
-    cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
-    late = pl.Series([20 * MS * (rank == 3 and i >= first) for rank, i in cells])
-    wide = wide_of([(rank, i, 0.0) for rank, i in cells])
-    given = inputs_of(
-        wide.with_columns(late.alias(f"{phase}_ns"), work_ns=pl.col("work_ns") + late), run=SUMMARY
-    )
-    verdict = judge(given, Exact(given.excess))
-    assert (verdict.ranks, verdict.gain_ns) == ((3,), 20 * MS * (COUNT - first))
-    assert verdict.gain_is_bound == ("save at most" in verdict.sentence) == (says is not None)
-    assert says is None or says in verdict.sentence
-    waits = pl.Series([30 * MS * (i % RANKS == rank != 3) for rank, i in cells])
-    if says:
-        wide = given.wide.with_columns(
-            load_ns=pl.col("load_ns") + waits, work_ns=pl.col("work_ns") + waits
-        )
-        verdict = judge(replace(given, wide=wide), Exact(given.excess))
-        assert "loading is slow on other ranks as well" in verdict.sentence
-
-
-def test_a_range_in_which_a_slow_rank_mostly_loads_longer_is_no_other_story() -> None:
-    cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
-    wide = wide_of([(rank, i, 20.0 * (rank == 3)) for rank, i in cells])
-    in_load = pl.Series([20 * MS * (rank == 3 and i < 5) for rank, i in cells])
-    wide = wide.with_columns(load_ns=in_load, backward_ns=pl.col("backward_ns") - in_load)
-    whole = inputs_of(wide, run=SUMMARY).story
-    part = inputs_of(wide.filter(pl.col("iteration") < 5), run=SUMMARY, whole=whole)
-    verdict = judge(part, Exact(part.excess))
-    assert (verdict.ranks, verdict.cause, verdict.gain_is_bound) == ((3,), "load", False)
-
-
-def test_where_the_host_sets_the_pace_all_gains_are_bounds() -> None:
-    """Devices idle for longer than the slow ones are slower."""
-    more = {3: 20.0, 5: 8.0}
-    cells = [(rank, i, more.get(rank, 0.0)) for rank in range(RANKS) for i in range(COUNT)]
-    kernels = [kernel(r, i, 40 + ms) for r, i, ms in cells]
-    idle = [kernel(r, i, 30, kind="idle", name="") for r, i, _ in cells]
-    given = of_kernels(wide_of(cells), [*kernels, *idle])
-    verdict = judge(given, Exact(given.excess))
-    assert (verdict.ranks, verdict.gain_is_bound) == ((3,), True)
-    assert "the devices wait for launches" in verdict.sentence
-    assert ["at most" in each.sentence for each in verdict.also] == [True]
-    assert not judge(of_kernels(wide_of(cells), kernels), Exact(given.excess)).gain_is_bound
-
-
-def test_most_ranks_may_be_slow() -> None:
-    rows = [(rank, i, 20.0 if rank < 4 else 0.0) for rank in range(7) for i in range(COUNT)]
-    run = RunSummary(7, COUNT, (7,), (), "work")
-    verdict = judge(inputs_of(wide_of(rows), run=run))
-    assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert verdict.leading is not None
-    assert verdict.leading.ranks == (0, 1, 2, 3)
-    assert "host node1 (ranks 4-6)" in verdict.sentence
-
-
 def test_the_network_is_said_where_nobody_is_late() -> None:
     given = replace(inputs(), exposed_transfer_ns=40 * MS * COUNT)
     verdict = judge(given, Exact(given.excess))
@@ -321,18 +260,6 @@ def test_communication_that_was_not_matched_is_said() -> None:
         assert most.kind is (VerdictKind.PERSISTENT if slow_ms else VerdictKind.COMMUNICATION)
 
 
-def test_work_outside_of_what_is_judged_is_said() -> None:
-    """The first collective of a capture may wait for what a rank did before it."""
-    given = inputs()
-    for more_ms, kind in ((0.9, VerdictKind.BALANCED), (1.1, VerdictKind.INCONCLUSIVE)):
-        outside = {rank: round(more_ms * MS * COUNT) if rank == 3 else 0 for rank in range(RANKS)}
-        verdict = judge(replace(given, outside_ns=outside))
-        assert (verdict.kind, verdict.ranks) == (kind, ())
-        assert ("rank 3" in verdict.sentence) == (kind is VerdictKind.INCONCLUSIVE)
-    network = judge(replace(given, outside_ns=outside, exposed_transfer_ns=40 * MS * COUNT))
-    assert network.kind is VerdictKind.COMMUNICATION, "40 % matter more than 1 %"
-
-
 def test_a_rank_that_is_slow_at_no_cost_is_not_denied() -> None:
     class Free(Exact):
         def of(self, healed: Iterable[Floats], *_: object) -> list[int]:
@@ -375,20 +302,6 @@ def test_single_events_of_a_rank_are_reported_once() -> None:
     assert not verdict.also
 
 
-def test_a_repaired_rank_varies_like_its_peers() -> None:
-    """Its long loads stay when it computes as fast as they do."""
-    count = 40
-    load = 10 * np.random.default_rng(2).lognormal(0, 0.5, (RANKS, count))
-    cells = [(rank, i) for rank in range(RANKS) for i in range(count)]
-    wide = wide_of([(rank, i, 8.0 * (rank == 3)) for rank, i in cells])
-    wide = wide.with_columns(load_ns=pl.Series((load.ravel() * MS).round()).cast(pl.Int64))
-    given = inputs_of(wide.with_columns(work_ns=pl.col("load_ns") + pl.col("backward_ns")))
-    verdict = judge(given, Exact(given.excess))
-    slow = load + 8.0 * (np.arange(RANKS) == 3)[:, None]
-    assert verdict.ranks == (3,)
-    assert verdict.gain_ns == pytest.approx((slow.max(0) - load.max(0)).sum() * MS, rel=0.1)
-
-
 def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     """Of ranks whose times scatter, each is sometimes the latest."""
     late = np.random.default_rng(6).normal(0, 6, (RANKS, COUNT))
@@ -411,13 +324,3 @@ def test_of_a_short_run_more_iterations_are_needed(count: int, more: str) -> Non
         wide_of([(rank, 0, 20.0 * (rank == 3)) for rank in range(RANKS)]), run=SUMMARY
     )
     assert judge(replace(given, whole=Story(0.03, (), None, count))).next.startswith(more)
-
-
-def test_who_leads_in_a_step_is_not_listed_again() -> None:
-    """A fact of the run, where another rank is nearly as slow."""
-    rows = [(rank, 0, {3: 20.0, 4: 12.0}.get(rank, 0.0)) for rank in range(RANKS)]
-    fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (0,)), None)
-    given = inputs_of(wide_of(rows), run=replace(SUMMARY, iterations=1))
-    verdict = judge(replace(given, whole=Story(0.03, (fact,), None, COUNT)))
-    assert verdict.leading is not None
-    assert (verdict.leading.ranks, verdict.also) == ((3,), ())

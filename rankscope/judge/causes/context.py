@@ -8,8 +8,7 @@ import polars as pl
 
 from rankscope.judge.causes.excess import ACTIVITY_EXCESS, HostExcess, activity_excess, host_excess
 from rankscope.judge.causes.launches import SLOWDOWN, same_overlap
-from rankscope.judge.levels import HALF
-from rankscope.model.kinds import COMPUTING_PHASES, CauseKind
+from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 
 LEAST_SHARE = 0.15
@@ -115,23 +114,6 @@ class CauseContext:
             return self.total_ns
         idle = float(rows.filter(pl.col("kind") == "idle")["excess_total_ns"].sum())
         return min(max(0.0, idle), self.total_ns)
-
-    @cached_property
-    def is_paced_by_host(self) -> bool:
-        """Whether devices wait for launches in the phase, longer than the slow ones are slower.
-
-        A faster device would only wait longer. Waiting of this kind does not make a rank slow: it
-        makes a slow device cost less.
-        """
-        idle = self.activities.filter(kind="idle")
-        slower = idle["excess_total_ns"].sum() < LEAST_SHARE * self.total_ns
-        return self.phase in COMPUTING_PHASES and slower and idle["usual_ns"].sum() >= self.phase_ns
-
-    @property
-    def device_waits(self) -> bool:
-        """Whether devices do nothing in most of the excess."""
-        busy = self.activities.filter(pl.col("kind") != "idle")["excess_total_ns"].sum()
-        return float(busy) < HALF * self.phase_ns
 
     @cached_property
     def slowdowns(self) -> pl.DataFrame:

@@ -192,15 +192,6 @@ def test_idling_copies_and_ranges_are_reported() -> None:
     assert (span.name, span.kind) == ("eval", "range")
 
 
-@pytest.mark.parametrize(
-    ("idle_ms", "more_ms", "paced"), [(8, 0, True), (4, 0, False), (8, 6, False)]
-)
-def test_the_host_may_set_the_pace(idle_ms: int, more_ms: int, paced: bool) -> None:
-    """Where all devices idle longer than the slow one is slower; its own longer idling is slow."""
-    rows = [*others("", idle_ms, kind="idle"), activities(3, "", idle_ms + more_ms, kind="idle")]
-    assert context(rows).is_paced_by_host == paced
-
-
 @pytest.mark.parametrize("name", ["gc.collect", "GC: generation 2", "garbage collection"])
 def test_garbage_collection_is_reported_first(name: str) -> None:
     rows = [
