@@ -10,15 +10,7 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import (
-    codes,
-    framed,
-    known_or,
-    places,
-    rows_of,
-    taken,
-    with_series,
-)
+from rankscope.model.arrays import framed, known_or, rows_of, with_series
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.intervals import in_order
@@ -313,7 +305,7 @@ class _Names:
         """Make some names available: `id` of the short, `full` of the whole name."""
         if all(each.null_count() == len(each) for each in ids):  # copies have no names
             return
-        distinct = taken(ids, places(codes(ids))[1])
+        distinct = ids.unique()
         known = {*self._known[["id", "full"]].iter_rows()}
         unknown = rows_of(distinct, np.array([each not in known for each in distinct.iter_rows()]))
         if unknown.is_empty():
@@ -421,11 +413,9 @@ def _whole(rows: pl.DataFrame, until: int) -> pl.DataFrame:
 
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
-    rows = with_series(_ids(whole), *whole[OWNERS])
-    place, first = places(codes(rows))
-    end = np.full(len(first), -NEVER)
-    np.maximum.at(end, place, whole["end"].to_numpy())
-    return with_series(taken(rows, first), pl.Series("end", end)).select(
+    rows = with_series(whole[["end", *OWNERS]], *_ids(whole))
+    grouped = rows.group_by(pl.exclude("end")).agg(pl.col("end").max())
+    return grouped.select(
         "id",
         "full",
         process=pl.col("globalPid") // PROCESS,
