@@ -23,7 +23,7 @@ from rankscope.measure.segment import (
     PhaseRanges,
     find_marks,
 )
-from rankscope.model.arrays import filled, holds, is_null, of_process, rows_of, taken, with_series
+from rankscope.model.arrays import filled, holds, is_null, of_process, rows_of, with_series
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import (
@@ -230,8 +230,8 @@ def measure_rank(
     rank = identity.rank
     spent = activities(iterations.frame, host, detail.sums, device.idle, marks)
     if detail.records.lacking.any():
-        known_device = taken(~detail.records.lacking, spent["window"].to_numpy())
-        spent = spent.filter((pl.col("kind") == "range") | known_device)
+        lacks = detail.records.lacking.to_numpy()[spent["window"].to_numpy()]
+        spent = rows_of(spent, (spent["kind"] == "range").to_numpy() | ~lacks)
     spent = of_rank(rank, spent, ACTIVITIES, drop_others=True)
     views = _views(iterations.frame, marks, survey)
     return RankRows(

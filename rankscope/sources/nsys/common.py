@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import filled, framed, known_or, rows_of, taken
+from rankscope.model.arrays import filled, framed, is_null, known_or, rows_of, taken
 from rankscope.model.reports import Process
 from rankscope.sources.columns.request import Columns
 
@@ -28,7 +28,8 @@ RANGE_TYPES = (PUSH_POP, START_END)
 
 def without_nulls(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """The rows without nulls in some columns; if there are none, nothing is copied."""
-    return rows.drop_nulls(columns) if any(rows[name].null_count() for name in columns) else rows
+    nulls = [is_null(rows[name]) for name in columns if rows[name].has_nulls()]
+    return rows_of(rows, ~np.logical_or.reduce(nulls)) if nulls else rows
 
 
 def require(file: Columns, table: str, *columns: str) -> None:

@@ -47,8 +47,7 @@ def with_nccl(
         nvtx: the export's NVTX events.
     """
     numbered = work.with_row_index("row")
-    kernels = numbered.filter(OF_NCCL)
-    if nvtx.of_nccl.is_empty() or kernels.is_empty():
+    if nvtx.of_nccl.is_empty() or (kernels := numbered.filter(OF_NCCL)).is_empty():
         return work, ()
     facts = _by_calls(file, kernels, nvtx)
     if facts is None:

@@ -199,9 +199,9 @@ class _Survey:
             own = (events["eventType"] == kind).to_numpy()
             if own.any():
                 named = rows_of(events, own)
-                text = pl.coalesce("text", self._pool.of(named["textId"]))
-                process = pl.col("globalTid") // PROCESS
-                whole = named.with_columns(text=text, domain=text, process=process)
+                text = known_or(named["text"], self._pool.of(named["textId"]))
+                process = (named["globalTid"] // PROCESS).alias("process")
+                whole = with_series(named, text, text.alias("domain"), process)
                 kept.append(whole[kept[0].columns])
 
     def _take_signatures(self) -> None:
