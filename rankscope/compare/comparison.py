@@ -27,7 +27,7 @@ from rankscope.match.selection import Scope, Selection, common_iterations
 from rankscope.match.waits import WaitedCollectives, shown_error
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import WHOLE, Options
-from rankscope.model.reports import ENDS_ALONE, PHASES_RECUR, RunWarning
+from rankscope.model.reports import ENDS_ALONE, PHASES_RECUR, TIMES_UNSURE, RunWarning
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
@@ -155,6 +155,11 @@ class Comparison:
     def ends_alone(self) -> bool:
         """Whether only the ends of iterations are recorded."""
         return self._noted(ENDS_ALONE)
+
+    @property
+    def times_unsure(self) -> bool:
+        """Whether times of a device are not exact."""
+        return self._noted(TIMES_UNSURE)
 
     def _noted(self, code: str) -> bool:
         """Whether a report has a warning."""

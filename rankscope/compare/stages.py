@@ -188,7 +188,8 @@ def _replay_parts(
 ) -> tuple[ReplayParts | None, pl.DataFrame]:
     """The input of the replay, and `RunCalls.instances`.
 
-    None where the work of some rank is unknown, or its communication is not understood.
+    None where the work of some rank is unknown or not exact, or its communication is not
+    understood.
 
     Args:
         comparison: up to its table.
@@ -196,7 +197,7 @@ def _replay_parts(
         played: JUDGED columns of the metric table in these iterations.
         inputs: the input of the verdict.
     """
-    unknown = inputs.run.missing_ranks or inputs.run.blind_ranks
+    unknown = inputs.run.missing_ranks or inputs.run.blind_ranks or comparison.times_unsure
     if inputs.run.metric != "work" or unknown or inputs.run.ranks < 2:
         return None, pl.DataFrame()
     in_range = comparison.scope.in_range

@@ -10,7 +10,7 @@ from rankscope.measure.host import window_edges
 from rankscope.model.arrays import codes, filled, is_null, of_process, rows_of
 from rankscope.model.device_work import DeviceClock, DeviceWork
 from rankscope.model.intervals import Flags, Times
-from rankscope.model.reports import RunWarning
+from rankscope.model.reports import TIMES_UNSURE, RunWarning
 from rankscope.model.schema import STREAM
 from rankscope.util.numbers import NEVER
 from rankscope.util.wording import agreeing, counted, percent
@@ -22,6 +22,9 @@ overlap, from which on an iteration is unknown."""
 OVERLAP_NS = 1_000_000
 """A kernel that ends this long (ns) after the next one of its stream starts has a wrong time, or
 that one has."""
+
+UNSURE_NS = 20_000
+"""A kernel that ends this long (ns) after the next one of its stream starts has an unsure time."""
 
 COARSE_NS = 10_000
 """Times that are all multiples of this (ns) or more are too coarse: kernels follow by some µs."""
@@ -36,6 +39,7 @@ class Records:
 
     launched: int  # kernels launched in the iterations
     unusable: int  # those without a record, or with a wrong time
+    unsure: int  # records of kernels whose times are not exact
     unlaunched: int  # records of kernels without a launch, which were not launched earlier
     kernels: int  # records of kernels
     lacking: pl.Series  # Boolean for each window: whether it is unknown
@@ -55,7 +59,7 @@ class RecordCount:
         self._earlier_end = -NEVER if earlier_end is None else earlier_end
         self._edges = window_edges(iterations)
         self._launched, self._wrong, self._overlap = np.zeros((3, iterations.height), np.int64)
-        self._kernels = self._unlaunched = 0
+        self._kernels = self._unlaunched = self._unsure = 0
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of what `attribute` returned."""
@@ -66,7 +70,9 @@ class RecordCount:
         placed = kernels & ~unlaunched & ~is_null(part["window"])
         windows, overlap = filled(part["window"], 0), overlaps(part)
         self._launched += np.bincount(windows[placed], minlength=len(self._launched))
-        wrong = placed & ((overlap > 0) | coarse(part))
+        rough = coarse(part)
+        self._unsure += int((kernels & ((overlap > 0) | rough)).sum())
+        wrong = placed & ((overlap >= OVERLAP_NS) | (rough and _contradict(part)))
         np.add.at(self._wrong, windows[wrong], 1)
         np.add.at(self._overlap, windows[wrong], overlap[wrong])
 
@@ -85,6 +91,7 @@ class RecordCount:
         return Records(
             int(launched.sum()),
             int(missing.sum()),
+            self._unsure,
             self._unlaunched,
             self._kernels,
             pl.Series(lacking, dtype=pl.Boolean),
@@ -95,7 +102,7 @@ class RecordCount:
 def overlaps(work: pl.DataFrame) -> Times:
     """How far (ns) each kernel that computes runs into the next one, as a stream allows of none.
 
-    0 is below OVERLAP_NS. Kernels of a graph may: its branches run beside each other. So may a
+    0 is below UNSURE_NS. Kernels of a graph may: its branches run beside each other. So may a
     kernel that waits for other ranks: the next one may be on the device already and wait for it
     (programmatic launches).
 
@@ -104,40 +111,44 @@ def overlaps(work: pl.DataFrame) -> Times:
     """
     start, end = work["start"].to_numpy(), work["end"].to_numpy()
     by: Times = np.zeros(len(start), dtype=np.int64)
-    computes: Flags = (work["kind"] == "kernel").to_numpy() & is_null(work["operation"])
-    computes &= ~work["graph"].to_numpy()
-    if not (computes & (end - start >= OVERLAP_NS)).any():
+    queued: Flags = (work["kind"] == "kernel").to_numpy() & ~work["graph"].to_numpy()
+    computes = queued & is_null(work["operation"])
+    if not (computes & (end - start >= UNSURE_NS)).any():
         return by
-    own = np.flatnonzero(computes)
-    streams = codes(rows_of(work, computes)[["process", *STREAM]])
+    own = np.flatnonzero(queued)
+    streams = codes(rows_of(work, queued)[["process", *STREAM]])
     order = own[np.argsort(streams, kind="stable")]
     streams.sort()
     over = np.where(streams[1:] == streams[:-1], end[order[:-1]] - start[order[1:]], 0)
-    by[order[:-1]] = np.where(over >= OVERLAP_NS, over, 0)
+    by[order[:-1]] = np.where(computes[order[:-1]] & (over >= UNSURE_NS), over, 0)
     return by
 
 
-def coarse(work: pl.DataFrame) -> Flags:
-    """Whether each is a kernel with a time that is too coarse to tell what waits for what.
-
-    That all times are multiples of a long unit does not suffice: a program may have made them. A
-    kernel without a length, or two calls that a thread begins at once, are of rounded times.
+def coarse(work: pl.DataFrame) -> bool:
+    """Whether all times are multiples of a unit that is too long to tell what waits for what.
 
     Args:
         work: DEVICE_WORK in the order of the starts.
     """
-    kernels: Flags = (work["kind"] == "kernel").to_numpy()
-    nothing = np.zeros_like(kernels)
-    if kernels.sum() < FEWEST_TIMES:
-        return nothing
+    if np.count_nonzero((work["kind"] == "kernel").to_numpy()) < FEWEST_TIMES:
+        return False
     times = np.concatenate((work["start"], work["end"])) - work["start"].item(0)
     few = times[:: len(times) // FEWEST_TIMES]  # of fine times, a few tell that they are
-    if any(0 < np.gcd.reduce(each) < COARSE_NS for each in (few, times)):
-        return nothing
-    own = rows_of(work, kernels)
+    return not any(0 < np.gcd.reduce(each) < COARSE_NS for each in (few, times))
+
+
+def _contradict(work: pl.DataFrame) -> bool:
+    """Whether coarse times contradict each other; a program that made them may be right.
+
+    A kernel without a length, or two calls that a thread begins at once, are of rounded times.
+
+    Args:
+        work: DEVICE_WORK.
+    """
+    own = work.filter(kind="kernel")
     calls = own.filter(~pl.col("graph"), pl.col("launch").is_not_null())
     at_once = calls.select("launch_thread", "launch").is_duplicated()
-    return kernels if at_once.any() or (own["start"] == own["end"]).any() else nothing
+    return bool(at_once.any() or (own["start"] == own["end"]).any())
 
 
 def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
@@ -150,6 +161,14 @@ def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
             f"({percent(records.unusable / records.launched)}) have no device record, or one "
             f"without a possible time: {counted(number, 'iteration')} "
             f"{agreeing(number, 'is', 'are')} unknown",
+            (rank,),
+        )
+    if records.unsure and records.unsure >= LACKING * records.kernels:
+        yield RunWarning(
+            TIMES_UNSURE,
+            f"{percent(records.unsure / records.kernels)} of the kernels start while the one "
+            "before them in their stream still runs, or have rounded times: their times are not "
+            "exact, and gains are upper bounds",
             (rank,),
         )
     if records.clock != DeviceClock():

@@ -222,6 +222,10 @@ PHASES_RECUR = "phases-recur"
 """The code of the warning that an iteration has each phase several times."""
 
 
+TIMES_UNSURE = "times-unsure"
+"""The code of the warning that times of the device are not exact."""
+
+
 ENDS_ALONE = "iterations-assumed"
 """The code of the warning that only the ends of iterations are recorded."""
 

@@ -34,6 +34,7 @@ OF_ANY = {
     "report-copied": "nothing to do, or remove the copies",
     "several-devices": "nothing to do; or run one process per device",
     "steps-doubtful": "number the steps alike on every rank, and synchronise the hosts' clocks",
+    "times-unsure": "nothing to do; a newer profiler or driver may write exact times",
     "unmatched-collectives": "ingest the reports of all ranks, recorded in the same steps",
     "waits-disagree": "nothing to do; take waits below that difference with caution",
     "waits-lower-bounds": "record every rank, and ingest all reports together",
