@@ -23,9 +23,8 @@ from tests.forge import (
     without_plants,
 )
 from tests.forge.__main__ import main
-from tests.forge.naive import device_ops, rows_of
 from tests.forge.plants import hit_list
-from tests.support import mostly_nightly, scenes
+from tests.support import asked, mostly_nightly, scenes
 
 pytestmark = pytest.mark.slow  # nothing of it changes with rankscope
 
@@ -71,12 +70,19 @@ def test_members_leave_a_collective_together(forged: Scenes, name: str) -> None:
             assert row["transfer_ns"] == max(ends) - max(arrivals)
 
 
+DEVICE_WORK = " UNION ALL ".join(
+    f'SELECT k.start, k."end", r.start, k.streamId FROM CUPTI_ACTIVITY_KIND_{kind} k '
+    "JOIN CUPTI_ACTIVITY_KIND_RUNTIME r USING (correlationId)"
+    for kind in ("KERNEL", "MEMCPY")
+)
+
+
 @pytest.mark.parametrize("name", EVERY_SCENE)
 def test_device_obeys_launches_and_streams(forged: Scenes, name: str) -> None:
     truth, folder = forged[name]
     for path in reports_in(folder) if truth.job.gpu else ():
         streams = defaultdict(list)
-        for start, end, launch, stream, *_ in device_ops(path):
+        for start, end, launch, stream in asked(path, DEVICE_WORK):
             assert launch < start < end
             streams[stream].append((start, end))
         for spans in streams.values():
@@ -143,7 +149,7 @@ def test_clocks_err_as_planted(forged: Scenes, tmp_path: Path) -> None:
     truth = forge(Job(ranks=2, iterations=4, clocks=clocks), tmp_path)
     origin = min(row["end_utc_ns"] for row in truth.collectives)
     for rank, path in enumerate(reports_in(tmp_path)):
-        [(epoch,)] = rows_of(path, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
+        [(epoch,)] = asked(path, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
         errors = [
             (row["end_utc_ns"] - origin, epoch + row["end_ns"] - row["end_utc_ns"])
             for row in truth.collectives

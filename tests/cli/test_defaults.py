@@ -1,12 +1,11 @@
 """Defaults in place of errors: iterations, ranks, formats of errors, warnings shown once."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 import rankscope
-from tests.support import Cli, edit, mostly_nightly, mostly_slow, public, sqlite_tables
+from tests.support import Cli, asked, edit, mostly_nightly, mostly_slow, public, sqlite_tables
 
 
 def codes(run: rankscope.Run) -> dict[str, tuple[int, ...]]:
@@ -111,15 +110,11 @@ def test_whole_captures_need_no_ranges(
 ) -> None:
     """Only kernels, calls of CUDA, or calls of the operating system."""
     report = reports[0]
-    connection = sqlite3.connect(report)
-    runtime = "CUPTI_ACTIVITY_KIND_RUNTIME"
-    connection.execute(f"create table OSRT_API as select * from {runtime}")
-    begin, end = connection.execute(f"select min(start), max(end) from {kept}").fetchone()
-    for [table] in connection.execute("select name from sqlite_master where type = 'table'"):
-        if table not in (kept, "StringIds") and not table.startswith(("TARGET", "META", "ANAL")):
-            connection.execute(f"delete from {table}")
-    connection.commit()
-    connection.close()
+    edit(report, "create table OSRT_API as select * from CUPTI_ACTIVITY_KIND_RUNTIME")
+    [(begin, end)] = asked(report, f"select min(start), max(end) from {kept}")
+    for table in sqlite_tables(report) - {kept, "StringIds"}:
+        if not table.startswith(("TARGET", "META", "ANAL")):
+            edit(report, f"delete from {table}")
     if kept.endswith("KERNEL"):  # their steps would be certain
         irregular(report)
     result = cli("ingest", report, *option)

@@ -2,14 +2,23 @@
 
 import os
 import socket
-import sqlite3
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, Cli, MakeForged, copied, edit, mostly_nightly, without_rank
+from tests.support import (
+    SAMPLE,
+    Cli,
+    MakeForged,
+    asked,
+    copied,
+    edit,
+    mostly_nightly,
+    with_table,
+    without_rank,
+)
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -78,14 +87,9 @@ def test_threads_named_with_digits_of_other_scripts(
     cli: Cli, forged: MakeForged, tmp_path: Path, name: str, digit: str
 ) -> None:
     reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")
-    with sqlite3.connect(reports[1]) as connection:
-        connection.execute("create table if not exists ThreadNames (nameId int, globalTid int)")
-        connection.execute("insert into StringIds values (987654, ?)", [name.format(digit)])
-        connection.execute(
-            "insert into ThreadNames (nameId, globalTid) "
-            "select 987654, globalTid from NVTX_EVENTS limit 1"
-        )
-    connection.close()
+    edit(reports[1], "insert into StringIds values (987654, ?)", name.format(digit))
+    [thread, *_] = asked(reports[1], "select 987654, globalTid from NVTX_EVENTS")
+    with_table(reports[1], "ThreadNames", "nameId, globalTid", thread)
     assert cli("ingest", *reports, "--rebuild").code == 0
     assert cli("imbalance", "--format", "json").document["run"]["ranks"] == [0, 1, 2, 3]
 

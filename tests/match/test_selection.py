@@ -1,7 +1,5 @@
 """Iteration ranges, warm-up, and what is complete on every rank."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +11,7 @@ from rankscope.match.selection import common_iterations, parse_range, select
 from rankscope.model.schema import RANK_ITERATIONS
 from tests.forge import forge, scene
 from tests.frames import filled
-from tests.support import mostly_nightly
+from tests.support import asked, edit, mostly_nightly
 
 MS = 1_000_000
 
@@ -175,19 +173,13 @@ def test_a_rank_without_a_complete_iteration_is_named() -> None:
 
 def without_work(report: Path, iterations: list[int]) -> None:
     """A report whose rank launches nothing in some iterations."""
-    with closing(sqlite3.connect(report)) as connection, connection:
-        for i in iterations:
-            span = "select start, end from NVTX_EVENTS where text = ?"
-            step = connection.execute(span, (f"step {i}",)).fetchone()
-            for table in ("KERNEL", "MEMCPY"):
-                connection.execute(
-                    f"delete from CUPTI_ACTIVITY_KIND_{table} where correlationId in (select "
-                    "correlationId from CUPTI_ACTIVITY_KIND_RUNTIME where start between ? and ?)",
-                    step,
-                )
-            connection.execute(
-                "delete from CUPTI_ACTIVITY_KIND_RUNTIME where start between ? and ?", step
-            )
+    for i in iterations:
+        [step] = asked(report, "select start, end from NVTX_EVENTS where text = ?", f"step {i}")
+        calls = "CUPTI_ACTIVITY_KIND_RUNTIME where start between ? and ?"
+        launched = f"where correlationId in (select correlationId from {calls})"
+        for table in ("KERNEL", "MEMCPY"):
+            edit(report, f"delete from CUPTI_ACTIVITY_KIND_{table} {launched}", *step)
+        edit(report, f"delete from {calls}", *step)
 
 
 @pytest.mark.parametrize("count", mostly_nightly([8, 30]))

@@ -1,8 +1,6 @@
 """Exports whose times nsys shifted: read as if it had not."""
 
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,29 +10,31 @@ import rankscope
 from rankscope.errors import UnreadableReport
 from rankscope.sources.nsys import exports
 from tests.sources.exports import KINDS, as_export
-from tests.support import ROOT, SAMPLE, captured, mostly_nightly
+from tests.support import (
+    ROOT,
+    SAMPLE,
+    asked,
+    captured,
+    edit,
+    mostly_nightly,
+    sqlite_tables,
+    with_table,
+)
 
 DEVICES = ROOT / "sample_reports" / "gpu_simulated_4ranks"
 
 
 def shifted(report: Path, into: Path, shift_ns: int | None) -> Path:
     """A copy of an export as `nsys export --ts-shift` makes it; by UTC with None."""
-    copy = into / report.name
-    shutil.copy(report, copy)
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        if shift_ns is None:
-            query = "select utcEpochNs from TARGET_INFO_SESSION_START_TIME"
-            (shift_ns,) = connection.execute(query).fetchone()
-        tables = connection.execute("select name from sqlite_master where type = 'table'")
-        for (table,) in tables.fetchall():
-            columns = {row[1] for row in connection.execute(f'pragma table_info("{table}")')}
-            for column in columns & {"start", "end"}:
-                connection.execute(f'update "{table}" set "{column}" = "{column}" + ?', (shift_ns,))
-        connection.execute("create table if not exists META_DATA_EXPORT (name text, value text)")
-        row = ("EXPORT_CONFIG_TIME_SHIFT", str(shift_ns))
-        connection.execute("delete from META_DATA_EXPORT where name = ?", row[:1])
-        connection.execute("insert into META_DATA_EXPORT values (?, ?)", row)
-    return copy
+    copy = Path(shutil.copy(report, into))
+    if shift_ns is None:
+        [(shift_ns,)] = asked(copy, "select utcEpochNs from TARGET_INFO_SESSION_START_TIME")
+    for table in sqlite_tables(copy):
+        columns = {name for _, name, *_ in asked(copy, f'pragma table_info("{table}")')}
+        for column in columns & {"start", "end"}:
+            edit(copy, f'update "{table}" set "{column}" = "{column}" + ?', shift_ns)
+    row = ("EXPORT_CONFIG_TIME_SHIFT", str(shift_ns))
+    return with_table(copy, "META_DATA_EXPORT", "name text, value text", row)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,9 +68,6 @@ def test_clocks_of_exports_by_utc(folder: str, tmp_path: Path) -> None:
 
 def test_a_shift_that_is_no_number(tmp_path: Path) -> None:
     moved = shifted(DEVICES / "report_rank_0.sqlite", tmp_path, 0)
-    with closing(sqlite3.connect(moved)) as connection, connection:
-        connection.execute(
-            "update META_DATA_EXPORT set value = '1e9 s' where name = 'EXPORT_CONFIG_TIME_SHIFT'"
-        )
+    edit(moved, "update META_DATA_EXPORT set value = '1e9 s'")
     with pytest.raises(UnreadableReport, match="EXPORT_CONFIG_TIME_SHIFT is '1e9 s'"):
         exports.read(moved)

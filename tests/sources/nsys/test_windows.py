@@ -1,6 +1,5 @@
 """Windows of one session (`nsys profile --capture-range-end=repeat`) are one report."""
 
-import sqlite3
 from pathlib import Path
 
 import polars as pl
@@ -9,31 +8,21 @@ from polars.testing import assert_frame_equal
 
 import rankscope
 from rankscope.errors import ReportError
-from tests.support import MakeForged, MakeStored, edit
+from tests.support import MakeForged, MakeStored, asked, edit, sqlite_tables
 
 
 def window(report: Path, path: Path, begin: int, end: int) -> None:
     """What of a report starts in a time (ns), as a report of its own."""
     path.write_bytes(report.read_bytes())
-    connection = sqlite3.connect(path)
-    with connection:
-        tables = connection.execute(
-            "select name from sqlite_master where type = 'table'"
-        ).fetchall()
-        for (table,) in tables:
-            columns = {row[1] for row in connection.execute(f"pragma table_info({table})")}
-            if "start" not in columns or table.startswith("ANALYSIS"):
-                continue
-            connection.execute(
-                f"delete from {table} where start not between ? and ?", (begin, end - 1)
-            )
-            for column in columns & {"start", "end"}:
-                connection.execute(f'update {table} set "{column}" = "{column}" - ?', (begin,))
-        connection.execute("update ANALYSIS_DETAILS set duration = ?", (end - begin,))
-        connection.execute(
-            "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + ?", (begin,)
-        )
-    connection.close()
+    for table in sqlite_tables(path):
+        columns = {name for _, name, *_ in asked(path, f"pragma table_info({table})")}
+        if "start" not in columns or table.startswith("ANALYSIS"):
+            continue
+        edit(path, f"delete from {table} where start not between ? and ?", begin, end - 1)
+        for column in columns & {"start", "end"}:
+            edit(path, f'update {table} set "{column}" = "{column}" - ?', begin)
+    edit(path, "update ANALYSIS_DETAILS set duration = ?", end - begin)
+    edit(path, "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + ?", begin)
 
 
 @pytest.fixture
@@ -42,15 +31,14 @@ def folder(forged: MakeForged, tmp_path: Path) -> Path:
     folder = tmp_path / "windows"
     folder.mkdir()
     for report in forged("plain", iterations=12).reports:
-        connection = sqlite3.connect(report)
         borders = dict(
-            connection.execute(
+            asked(
+                report,
                 "select coalesce(n.text, s.value), n.start from NVTX_EVENTS n "
-                "left join StringIds s on s.id = n.textId where n.eventType = 59"
-            ).fetchall()
+                "left join StringIds s on s.id = n.textId where n.eventType = 59",
+            )
         )
-        duration = connection.execute("select duration from ANALYSIS_DETAILS").fetchone()[0]
-        connection.close()
+        [(duration,)] = asked(report, "select duration from ANALYSIS_DETAILS")
         [first, second] = [
             next(start for name, start in borders.items() if name.endswith(f" {step}"))
             for step in (6, 7)
