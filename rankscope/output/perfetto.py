@@ -3,8 +3,7 @@
 Ranks are processes. Their tracks are: the phases inside their iterations, on either clock; the
 states of the training thread, if the report records them (with the names of `plot why`); waits;
 collectives; and the streams of the device. When a rank arrives last at a collective, arrows lead
-from its phase at that moment to the ranks that waited. An instant event in each iteration marks the
-last arrival that cost most (`timeline_views.last_arrival`).
+from its phase at that moment to the ranks that waited.
 
 Viewers drop an event that overlaps another event of its track without lying inside it. So tracks
 with such events are split into lanes.
@@ -21,10 +20,8 @@ import polars as pl
 from rankscope.model.intervals import lanes
 from rankscope.model.kinds import PARTS, Clock
 from rankscope.model.results import Timeline
-from rankscope.model.schema import conform
-from rankscope.model.timeline import TIMELINE_COLLECTIVES
 from rankscope.output.palette import STATE_NAMES, part_name
-from rankscope.output.timeline_views import LastArrival, last_arrival, named_streams
+from rankscope.output.timeline_views import named_streams
 from rankscope.util.sanitize import sanitized
 
 TRACK = ["rank", "order", "track", "lane"]
@@ -53,16 +50,16 @@ class _Slices:
 
 @dataclass(frozen=True, slots=True)
 class _Ties:
-    """The input of arrows and marks; small, since it is kept until all parts are written.
+    """The input of arrows; small, since it is kept until all parts are written.
 
     Attributes:
-        outline: the part without phases, states and operations.
+        ranks: those of the part: TIMELINE_RANKS.
         spans: its phases, with TRACK and tid.
         transfers: its transfers, with TRACK and tid.
         calls: its collectives, with TRACK and tid.
     """
 
-    outline: Timeline
+    ranks: pl.DataFrame
     spans: pl.DataFrame
     transfers: pl.DataFrame
     calls: pl.DataFrame
@@ -85,8 +82,7 @@ def trace(
         ties.append(tie)
         yield (before + ",\n".join(events)).encode()
         before = ",\n"
-    last = [*_arrows(ties), *_marks(ties)]
-    yield ("".join(f",\n{event}" for event in last) + "\n]}\n").encode()
+    yield ("".join(f",\n{event}" for event in _arrows(ties)) + "\n]}\n").encode()
 
 
 def _events(timeline: Timeline, labels: Mapping[int, str]) -> tuple[list[str], _Ties]:
@@ -122,9 +118,7 @@ def _events(timeline: Timeline, labels: Mapping[int, str]) -> tuple[list[str], _
             for line in _complete(each)
         ),
     ]
-    detailed = ("phases", "states", "operations")
-    outline = replace(timeline, **{name: getattr(timeline, name).clear() for name in detailed})
-    return events, _Ties(outline, spans.frame, transfers.frame, collectives.frame)
+    return events, _Ties(timeline.ranks, spans.frame, transfers.frame, collectives.frame)
 
 
 def _spans(timeline: Timeline) -> pl.DataFrame:
@@ -261,10 +255,10 @@ def _arrows(ties: Sequence[_Ties]) -> list[str]:
     effect. Perfetto reverses an arrow whose first slice starts later than its second slice. So
     the arrow starts in the phase before the arrival, not in the collective after it.
     """
-    spans, transfers, calls = (
-        pl.concat(getattr(tie, name) for tie in ties) for name in ("spans", "transfers", "calls")
+    ranks, spans, transfers, calls = (
+        pl.concat(getattr(tie, name) for tie in ties)
+        for name in ("ranks", "spans", "transfers", "calls")
     )
-    ranks = pl.concat(tie.outline.ranks for tie in ties)
     aligned = ranks.filter(pl.col("axis") == "aligned")["rank"].implode()
     late = calls.filter(pl.col("rank") == pl.col("last_rank"))
     before = (
@@ -313,43 +307,6 @@ def _arrows(ties: Sequence[_Ties]) -> list[str]:
     # The end binds to the slice around it, not to the next one.
     ends = half("f", "free_ns", "rank", "tid", bp=pl.lit("e"))
     return half("s", "late_ns", "last_rank", "late_tid") + ends
-
-
-def _marks(ties: Sequence[_Ties]) -> list[str]:
-    """An instant event in each iteration, at the last arrival that cost most there."""
-    first = ties[0].outline
-    ranks = pl.concat(tie.outline.ranks for tie in ties)
-    all_calls = pl.concat(tie.calls for tie in ties)
-    marks = []
-    for (_,), calls in all_calls.group_by("iteration", maintain_order=True):
-        collectives = conform(calls, TIMELINE_COLLECTIVES, drop_others=True)
-        late = last_arrival(replace(first, ranks=ranks, collectives=collectives))
-        marks += [] if late is None else [_mark(late, calls)]
-    return marks
-
-
-def _mark(late: LastArrival, calls: pl.DataFrame) -> str:
-    """An instant event at the last arrival.
-
-    It lies on the track of the collective of that rank. If the trace does not hold the rank, it
-    lies on the track of the first rank that waited, and its name says so.
-    """
-    calls = calls.filter(instance=late.calls["instance"][0]).sort("rank")
-    late_calls = calls.filter(rank=late.rank)
-    track = late_calls if late_calls.height else calls.filter(pl.col("wait_ns") > 0)
-    elsewhere = "" if late.shown else " (not in this trace)"
-    return json.dumps(
-        {
-            "ph": "i",
-            "s": "t",
-            "cat": "arrival",
-            "name": f"rank {late.rank}{elsewhere} arrives last",
-            "pid": track["rank"][0],
-            "tid": track["tid"][0],
-            "ts": late.moment_ns / 1000,
-            "args": {"longest_wait_ns": late.longest_wait_ns},
-        }
-    )
 
 
 def _microseconds(times: pl.Series) -> pl.Series:

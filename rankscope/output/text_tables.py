@@ -21,7 +21,7 @@ from rankscope.output.quantities import (
     shown_unit,
     total,
 )
-from rankscope.output.table_layout import Table, bars, sparklines
+from rankscope.output.table_layout import Table, bars
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import (
     UNKNOWN,
@@ -46,8 +46,8 @@ LOST, COST, LAST = map(heading, ("lost_ns", "cost_ns", "last_arriver_share"))
 MOST_RANKS = 8
 """Most rows of the table of ranks, unless all are wanted."""
 
-ABOVE, COURSE = "above", "by iteration"
-"""Headings of the bars and the sparklines."""
+ABOVE = "above"
+"""Heading of the bars."""
 
 
 def run_line(facts: RunFacts) -> str:
@@ -287,24 +287,21 @@ def ranks_table(
         return None
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
-        course = _course(comparison.rows([known[0].name]), ranks["rank"].to_numpy(), known[0])
-        columns[COURSE] = sparklines(course)
     if only is not None:
         shown = [rank in only for rank in ranks["rank"]]
         columns = {name: [*compress(values, shown)] for name, values in columns.items()}
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
         columns=tuple(columns),
-        drop_first=(COURSE, "to all-reduce", *_dispensable(result.verdict, known), "host", "role",
+        drop_first=("to all-reduce", *_dispensable(result.verdict, known), "host", "role",
                LAST, METRICS["wait"].heading),
         numeric=numeric,
         shorten=names_in(columns),
-        graphic=frozenset((ABOVE, COURSE)),
+        graphic=frozenset((ABOVE,)),
         notes=(
             *notes("last_arriver_share"),
             (COST, cost_note(result)),
             (ABOVE, f"{known[0].name} above the median" if known else ""),
-            (COURSE, f"{known[0].name}, from the first iteration to the last" if known else ""),
         ),
         remarks=tuple(_fewer_remark(comparison, known)),
         most=MOST_RANKS,
@@ -338,21 +335,6 @@ def _excess(ranks: pl.DataFrame, metric: Metric) -> npt.NDArray[np.float64]:
     """The excess of each rank over its role's median, in the unit of the metric."""
     value = pl.col(metric.column).cast(pl.Float64)
     return ranks.select(value - value.median().over("role")).to_series().to_numpy()
-
-
-def _course(
-    course: pl.DataFrame, ranks: npt.NDArray[np.int64], metric: Metric
-) -> npt.NDArray[np.float64]:
-    """A metric as (ranks, iterations), in ns, in the order of `ranks`; NaN is unknown."""
-    numbers = course["iteration"].unique().sort().to_numpy()
-    values = np.full((len(ranks), len(numbers)), np.nan)
-    order = np.argsort(ranks)
-    cells = (
-        order[np.searchsorted(ranks[order], course["rank"].to_numpy())],
-        np.searchsorted(numbers, course["iteration"].to_numpy()),
-    )
-    values[cells] = course[metric.column].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    return values
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:

@@ -5,13 +5,11 @@ import pytest
 
 from rankscope.output.table_layout import (
     BAR,
-    MOST_POINTS,
     MOST_ROWS,
     Table,
     bars,
     display_width,
     middle_out,
-    sparklines,
 )
 
 WIDE = Table(
@@ -70,14 +68,3 @@ def test_bars() -> None:
     shown = bars(np.array([np.nan, -1.0, 0.0, 2.0, 4.0, 1.0]))
     assert shown == ["", "", "", "█" * (BAR // 2), "█" * BAR, "█" * (BAR // 4)]
     assert bars(np.array([np.nan, -3.0])) == ["", ""]
-
-
-def test_sparklines() -> None:
-    assert sparklines(np.array([[0.0, 7.0, np.nan], [3.0, 0.0, 7.0]])) == ["▁█ ", "▄▁█"]
-    assert sparklines(np.full((1, 3), 5.0)) == ["▁▁▁"]
-    assert sparklines(np.full((2, 3), np.nan)) == ["", ""]
-    many = np.zeros((1, 1000))
-    many[0, 517] = 1.0
-    (line,) = sparklines(many)
-    assert len(line) == MOST_POINTS
-    assert line.count("█") == 1, "one spike among many is seen"
