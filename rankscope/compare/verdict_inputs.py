@@ -121,7 +121,7 @@ def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
 
 
 def _judged_rows(rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool) -> pl.DataFrame:
-    """The rows to judge.
+    """The rows to judge; with `outside_ns`, the work that they leave out, where they leave some.
 
     The work of a capture is the time between its collectives: how it begins and ends says nothing
     about a rank. Without these times, a rank's work is how late it came to a single collective.
@@ -137,7 +137,8 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool)
     if spans is not None:
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
         phases = {"other_ns": work} if without_phases else {}
-        return rows.sort("rank").with_columns(work_ns=work, **phases)
+        outside = pl.col("work_ns").fill_null(0) - work
+        return rows.sort("rank").with_columns(work_ns=work, outside_ns=outside, **phases)
     if not without_phases or rows["wait_ns"].null_count() or not rows["wait_ns"].max():
         return rows
     late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective

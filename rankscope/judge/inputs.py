@@ -40,7 +40,10 @@ class VerdictInputs:
 
     run: RunSummary
     wide: pl.DataFrame
-    """rank, role, iteration, `<metric>_ns` of the selected iterations."""
+    """rank, role, iteration, `<metric>_ns` of the selected iterations.
+
+    `outside_ns`: work before the first and after the last collective, where that is not judged.
+    """
     selected: tuple[int, ...]
     """The selected iterations."""
     spent_ns: int

@@ -1,12 +1,15 @@
 """What is unknown of a run and prevents a conclusive verdict, and what would settle it."""
 
+import polars as pl
+
 from rankscope.judge.hidden_waits import hidden_wait
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
+from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
-from rankscope.util.wording import MOST_LISTED, agreeing, counted, ranks_text
+from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text
 
 LACKING = "rankscope check PATH... says which records of the device are missing"
 """What to do where every rank has records of its device."""
@@ -82,3 +85,20 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
             "record the same on every rank, and export those reports again",
         )
     return None
+
+
+def unlike_outside(judged: Judgement) -> Verdict | None:
+    """A rank works more before the first collective of a capture, or after the last one."""
+    inputs, work = judged.inputs, pl.col("outside_ns")
+    if "outside_ns" not in inputs.wide.columns:
+        return None
+    more = work - work.quantile(0.5, "lower").over("role")
+    rank, more_ns = inputs.wide.select("rank", more).sort("outside_ns", "rank").row(-1)
+    if more_ns < LEAST_GAIN * inputs.total_ns:
+        return None
+    return inconclusive(
+        f"between collectives no rank is slow beyond chance, but rank {rank} works {ms(more_ns)} "
+        f"({percent(more_ns / inputs.total_ns)} of the time) more than the median rank before the "
+        "first or after the last one: it is slow, or its capture has more there",
+        f"record several whole steps: {advice(Record.STEPS, inputs.run.recorder)}",
+    )

@@ -388,6 +388,7 @@ RULES: tuple[Rule, ...] = (
     # the ranks look alike
     preconditions.may_be_unlike,
     network,
+    preconditions.unlike_outside,
     balanced,
 )
 """The first rule that finds something decides; the last one always does."""

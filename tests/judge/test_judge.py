@@ -260,6 +260,19 @@ def test_communication_that_was_not_matched_is_said() -> None:
         assert most.kind is (VerdictKind.PERSISTENT if slow_ms else VerdictKind.COMMUNICATION)
 
 
+def test_work_outside_of_what_is_judged_is_said() -> None:
+    """The first collective of a capture may wait for what a rank did before it."""
+    given = inputs()
+    for more_ms, kind in ((0.9, VerdictKind.BALANCED), (1.1, VerdictKind.INCONCLUSIVE)):
+        more = pl.when(rank=3).then(round(more_ms * MS * COUNT)).otherwise(0)
+        some = replace(given, wide=given.wide.with_columns(outside_ns=more))
+        verdict = judge(some)
+        assert (verdict.kind, verdict.ranks) == (kind, ())
+        assert ("rank 3" in verdict.sentence) == (kind is VerdictKind.INCONCLUSIVE)
+    network = judge(replace(some, exposed_transfer_ns=40 * MS * COUNT))
+    assert network.kind is VerdictKind.COMMUNICATION, "40 % matter more than 1 %"
+
+
 def test_a_rank_that_is_slow_at_no_cost_is_not_denied() -> None:
     class Free(Exact):
         def of(self, healed: Iterable[Floats], *_: object) -> list[int]:
