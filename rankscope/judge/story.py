@@ -11,7 +11,7 @@ import polars as pl
 
 from rankscope.judge.chance import chance_of_largest, chance_of_sets, lasting
 from rankscope.judge.excess import Excess, Index, event_of, noise_of
-from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
+from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.intervals import Flags
 from rankscope.model.kinds import Phase, VerdictKind
@@ -70,17 +70,14 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         spans = spans - np.median(spans, axis=0)
     noise, whole = noise_of(excess.share, excess.roles), excess
     traits, lead = _traits(excess, noise, spans)
-    loaders_bind = False
-    if traits and _is_loading(excess, traits[0]):  # the costliest
-        # the others load quickly only while they wait for it, as their queues fill
-        others = {*excess.numbers.tolist()} - {*traits[0].pattern.iterations}
-        loaders_bind = bool(others) and others_wait_for_data(excess, traits[0], [*others])
+    facts = _facts(_without(excess, traits), noise)
+    first = next(iter((*traits, *facts, lead)))
+    loaders_bind = first is not None and _is_loading(excess, first) and _loaders_bind(excess, first)
     if loaders_bind:
         excess = excess.without(Phase.LOAD)
         traits, lead = _traits(excess, noise, None)
-    for each in traits:
-        excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
-    slow = _joined((*traits, *_facts(excess, noise)), whole)
+        facts = _facts(_without(excess, traits), noise)
+    slow = _joined((*traits, *facts), whole)
     return Story(noise, tuple(slow), lead, len(excess.numbers), loaders_bind)
 
 
@@ -135,18 +132,35 @@ def _is_loading(excess: Excess, claim: Slow) -> bool:
     return bool(0 < np.median(load[cells]) >= HALF * np.median(np.nan_to_num(excess.total[cells])))
 
 
-def others_wait_for_data(excess: Excess, claim: Slow, iterations: Sequence[int]) -> bool:
-    """Whether most other ranks wait for data in some iterations, in most of these one of them.
+def _loaders_bind(excess: Excess, claim: Slow) -> bool:
+    """Whether the loaders of most other ranks are the bottleneck as well, and as slow.
 
-    They load longer than at their quickest, by half of what the ranks of the claim need more.
+    Such a loader delivers at its own pace, so its rank waits less by what the rest of the iteration
+    takes longer: the time from batch to batch varies less than the wait. A load in the foreground
+    takes as long whatever the rest takes.
     """
-    place = excess.phases.index(Phase.LOAD)
-    own = np.median(np.nan_to_num(excess.by_phase[:, :, place])[claim.cells(excess)])
-    # unknown in the first iteration of a report
-    others = excess.spent[~np.isin(excess.ranks, claim.ranks), :, place]
-    longer = others - np.fmin.reduce(others, axis=1, keepdims=True) >= HALF * own
-    longer = longer[:, np.isin(excess.numbers, iterations)]
-    return bool(longer.any(axis=0).mean() >= HALF <= longer.any(axis=1).mean())
+    load, length = excess.spent[:, :, excess.phases.index(Phase.LOAD)], excess.length
+    waited = (load[:, :-1] >= MUCH * length[:, :-1]) & np.isfinite(load[:, 1:])
+    waited &= np.diff(excess.numbers) == 1
+    named = np.isin(excess.ranks, claim.ranks)
+    others = waited.any(axis=1) & ~named
+    enough = 2 * others.sum() >= (~named).sum() and waited[others].sum() >= 2 * others.sum()
+    if not (enough and waited[named].any()):
+        return False
+    to_next, load = (
+        np.ma.array(each, mask=~waited)
+        for each in (load[:, 1:] + (length - load)[:, :-1], load[:, 1:])
+    )
+    lag = to_next[named].mean() - to_next[others].mean()
+    steady, varied = ((each[others].anom(axis=1) ** 2).sum() for each in (to_next, load))
+    return bool(steady < varied and lag < MUCH * np.nanmedian(length))
+
+
+def _without(excess: Excess, claims: Sequence[Slow]) -> Excess:
+    """The excess of all ranks without that of some claims."""
+    for each in claims:
+        excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
+    return excess
 
 
 def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
