@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from msgspec import Struct
 
 from rankscope.model.kinds import EvidenceKind
@@ -259,13 +260,14 @@ class Abilities(Struct, frozen=True):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CauseAbility:
+class CauseAbility(Struct, frozen=True):
     """Whether a report holds what identifies a cause."""
 
-    cause: str  # a CauseKind
-    identifiable: bool
-    capture: str  # how to record what it rests on
+    cause: Annotated[str, says("a cause, as `verdict.findings[].kind` of imbalance")]
+    identifiable: Annotated[bool, says("whether the report holds what identifies the cause")] = (
+        msgspec.field(name="told")
+    )
+    capture: Annotated[str | None, says("how to record what it rests on; null where it can")]
 
 
 @dataclass(frozen=True, slots=True)

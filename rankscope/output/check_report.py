@@ -187,9 +187,9 @@ def _causes(reports: tuple[CheckedReport, ...]) -> tuple[list[str], dict[str, li
     known: list[str] = []
     lacking: dict[str, list[str]] = {}
     for abilities in zip(*(report.causes for report in reports if report.usable), strict=True):
-        is_known = all(each.identifiable for each in abilities)
-        first = abilities[0]
-        (known if is_known else lacking.setdefault(first.capture, [])).append(first.cause)
+        capture = next((each.capture for each in abilities if each.capture is not None), None)
+        of = known if capture is None else lacking.setdefault(capture, [])
+        of.append(abilities[0].cause)
     return known, lacking
 
 

@@ -161,15 +161,13 @@ def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
     """Every cause in the order of `CauseKind`: whether all ranks of the report can show it."""
     detectors = {each.kind: each for each in DETECTORS}
     recorder = recorder_of([rows.file.kind])
-    return tuple(
-        CauseAbility(
-            str(kind),
-            all(_tells(detectors[kind], part) for part in rows.ranks),
-            advice(_needed(detectors[kind], recorder), recorder),
-        )
-        for kind in CauseKind
-        if kind != CauseKind.UNEXPLAINED
-    )
+    abilities = []
+    for kind in CauseKind:
+        if kind is not CauseKind.UNEXPLAINED:
+            told = all(_tells(detectors[kind], part) for part in rows.ranks)
+            capture = None if told else advice(_needed(detectors[kind], recorder), recorder)
+            abilities.append(CauseAbility(kind.value, told, capture))
+    return tuple(abilities)
 
 
 def _needed(detector: Detector, recorder: Recorder) -> Record:

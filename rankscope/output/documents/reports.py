@@ -42,14 +42,6 @@ class IngestRuns(Struct, kw_only=True, tag_field="format", tag="rankscope/ingest
     ]
 
 
-class CauseAbility(Struct, kw_only=True):
-    """Whether a report holds what identifies a cause."""
-
-    cause: Annotated[str, says("a cause, as `verdict.findings[].kind` of imbalance")]
-    told: Annotated[bool, says("whether the report holds what identifies the cause")]
-    capture: Annotated[str | None, says("how to record what it rests on; null where it can")]
-
-
 class Checked(Struct, kw_only=True):
     """A report, and what it can answer."""
 
@@ -60,7 +52,9 @@ class Checked(Struct, kw_only=True):
     can: Annotated[reports.Abilities, says("what it can answer")]
     usable: Annotated[bool, says("whether ingest takes it")]
     problems: Annotated[tuple[reports.CheckWarning, ...], says("what is wrong with it")]
-    causes: Annotated[tuple[CauseAbility, ...], says("which causes can be identified in it")]
+    causes: Annotated[
+        tuple[reports.CauseAbility, ...], says("which causes can be identified in it")
+    ]
 
 
 class Check(Answer, kw_only=True, tag="rankscope/check/1"):
@@ -101,21 +95,6 @@ def check(
     return Check(
         run=None,
         warnings=tuple(problems),
-        reports=tuple(
-            struct_of(
-                Checked,
-                report,
-                path=str(report.path),
-                causes=tuple(
-                    CauseAbility(
-                        cause=each.cause,
-                        told=each.identifiable,
-                        capture=None if each.identifiable else each.capture,
-                    )
-                    for each in report.causes
-                ),
-            )
-            for report in checked
-        ),
+        reports=tuple(struct_of(Checked, report, path=str(report.path)) for report in checked),
         usable=all(report.usable for report in checked),
     )
