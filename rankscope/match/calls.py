@@ -61,10 +61,9 @@ class Layout(NamedTuple):
 
 
 class Arranged(NamedTuple):
-    """The calls of a rank by stream: the order of its rows, edges of streams, their patterns."""
+    """The calls of a rank by stream: the order of its rows, and their pattern."""
 
-    order: Numbers
-    edges: list[int]
+    orders: list[Numbers]
     patterns: list[int]
 
 
@@ -89,11 +88,10 @@ class Calls:
         split = operation.is_in(SPLITTABLE)
         self._split += int(split.sum())
         self._unrooted += int((~operation.is_in(["rooted"])).sum())
-        sent = part.filter(operation.is_in([OPERATION]))
         lasted = pl.col("end_ns") - pl.col("arrival_ns")
         self._lasted.append(part.group_by("iteration").agg(lasted_ns=lasted.sum()))
         if self._links:
-            self._sent.append(sent)
+            self._sent.append(part.filter(operation.is_in([OPERATION])))
         rows = narrowed(part if split.all() else part.filter(split))
         if rows.is_empty():
             return
@@ -110,7 +108,6 @@ class Calls:
             name: (each.fill_null(UNKNOWN_BYTES) if each.null_count() else each).to_numpy()
             for name, each in known.items()
         }
-        ordered = {name: np.empty_like(each) for name, each in values.items()}
         starts = rows["start_ns"].to_numpy()
         kind_of = _places(rows["operation"], SPLITTABLE)
         place, first = len(self._stream_rows) - 1, len(self._streams)
@@ -120,19 +117,14 @@ class Calls:
             rank_calls = [each[low:high] for each in calls]
             if arranged is None or not all(map(np.array_equal, rank_calls, previous_calls)):
                 previous_calls, arranged = rank_calls, self._arranged(rank_calls, kind_of)
-            for name, each in values.items():
-                each[low:high].take(arranged.order, out=ordered[name][low:high], mode="clip")
-            edges = arranged.edges[:-1]
-            heads.append(arranged.order[edges] + low)
-            begins.append(np.minimum.reduceat(starts[low:high][arranged.order], edges))
+            heads.append([order[0] + low for order in arranged.orders])
+            begins.append([starts[low:high][order].min() for order in arranged.orders])
             self._streams += [
-                Stream(int(ranks[low]), place, int(low) + begin, int(low) + end, pattern)
-                for pattern, (begin, end) in zip(
-                    arranged.patterns, pairwise(arranged.edges), strict=True
-                )
+                Stream(int(ranks[low]), place, slice(low, high), order, pattern)
+                for order, pattern in zip(arranged.orders, arranged.patterns, strict=True)
             ]
         for name, parts in self._columns.items():
-            parts.append(ordered.get(name))
+            parts.append(values.get(name))
         stream_rows = rows[np.concatenate(heads)].select(
             *STREAM,
             first=np.concatenate(begins),
@@ -152,12 +144,10 @@ class Calls:
         kinds = kind_of[operation]
         number = distinct(_packed(stream))[1]
         order = _order(number * len(SPLITTABLE) + kinds, [iteration, ordinal])
-        edges = np.append(0, np.cumsum(np.bincount(number))).tolist()
-        ordered = [each[order].astype(np.int64) for each in (kinds, iteration, ordinal)]
-        patterns = [
-            self._pattern([each[low:high] for each in ordered]) for low, high in pairwise(edges)
-        ]
-        return Arranged(order, edges, patterns)
+        orders = np.split(order, np.cumsum(np.bincount(number))[:-1])
+        calls = [kinds, iteration, ordinal]
+        patterns = [self._pattern([each[own].astype(np.int64) for each in calls]) for own in orders]
+        return Arranged(orders, patterns)
 
     def _pattern(self, call: list[Numbers]) -> int:
         """The number of the pattern of some calls, which are in order."""
@@ -216,7 +206,7 @@ class Calls:
         selected = [self._streams[number] for number in streams]
         patterns = {each.pattern: self._patterns[each.pattern] for each in selected}
         numbers = np.unique(np.concatenate([each.iteration for each in patterns.values()]))
-        per_iteration = sum(each.high - each.low for each in selected) / (
+        per_iteration = sum(len(each.order) for each in selected) / (
             len(selected) * len(numbers)
         )
         needed = min(int(samples / max(per_iteration, 0.1)) + 2, len(numbers))
@@ -317,16 +307,16 @@ class Calls:
         parts = self._columns[name]
         if name == "bytes" and all(part is None for part in parts):
             return None
-        nothing: NDArray[Any] = np.empty(0, dtype=np.bool_ if name == "gradient" else np.int64)
-        taken = [nothing]
-        for (_, part, low, high, _), places in calls:
-            column = parts[part]
+        edges = np.append(0, np.cumsum([len(places) for _, places in calls], dtype=np.int64))
+        taken = np.empty(edges[-1], dtype=np.bool_ if name == "gradient" else np.int64)
+        for (stream, places), low, high in zip(calls, edges[:-1], edges[1:], strict=True):
+            column, order = parts[stream.part], stream.order
             if column is None:
-                taken.append(np.full(len(places), UNKNOWN_BYTES))
+                taken[low:high] = UNKNOWN_BYTES
             else:
-                complete = len(places) == high - low
-                taken.append(column[low:high] if complete else column[low:high][places])
-        return np.concatenate(taken)
+                order = order if len(places) == len(order) else order[places]
+                column[stream.rows].take(order, out=taken[low:high], mode="clip")
+        return taken
 
 
 def _codes(values: pl.Series) -> NDArray[Any]:

@@ -68,12 +68,12 @@ class Pattern(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The calls of a stream: rows `low` to `high` of a part, and the number of their pattern."""
+    """The calls of a stream: rows of a part, their order, and the number of their pattern."""
 
     rank: int
     part: int
-    low: int
-    high: int
+    rows: slice  # of all calls of the rank
+    order: Numbers  # of the stream's calls among these
     pattern: int
 
 

@@ -92,7 +92,8 @@ def test_named_communicators_are_taken_as_they_are() -> None:
 def test_message_sizes_that_differ_match_nothing() -> None:
     made = world(4, 20, 0, tp=2)
     odd = (pl.col("rank") == 1) & (pl.col("iteration") == 7) & pl.col("gradient")
-    sized = made.collectives.with_columns(bytes=pl.when(odd).then(512).otherwise(1_024))
+    sizes = pl.when(odd).then(512).otherwise(1_024).cast(pl.Int64)
+    sized = made.collectives.with_columns(bytes=sizes)
     output = match(sized, made.utc_starts)
     assert {*output.unmatched["reason"]} == {"message sizes differ"}
     assert output.unmatched.select("rank", "count").rows() == [(1, 2), (3, 2)]
