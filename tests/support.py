@@ -25,6 +25,7 @@ import pytest
 import rankscope
 from rankscope.compare.comparison import Comparison, Stage, calls_again
 from rankscope.compare.timeline import ORDERS
+from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.replay import Replay
 from rankscope.judge.replay_inputs import replay_parts
@@ -463,7 +464,7 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
     run = RunSummary(ranks, numbers, (), (), metric)
     hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in wide["rank"].unique()}
     given: dict[str, Any] = {
-        "run": run, "wide": wide, "hosts": hosts,
+        "run": run, "known": excess_of(wide, metric), "hosts": hosts,
         "selected": (*wide["iteration"].unique(),),
         "role_of": dict(wide.select("rank", "role").unique().iter_rows()),
         "spent_ns": wide["iteration_ns"].sum() // ranks,

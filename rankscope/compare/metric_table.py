@@ -146,22 +146,21 @@ def without_end(tables: RunTables, clock: str, rows: pl.DataFrame) -> pl.DataFra
     if not isinstance(last, int) or last not in rows["iteration"]:
         return rows
     ends = tables.read("collectives", ["rank", "end_ns"], iterations=[last])
-    columns = ["rank", "iteration", "window_start_ns", "iteration_ns"]
+    columns = ["rank", "window_start_ns", "iteration_ns"]
     left = (
         tables.read("measures", columns, iterations=[last], clock=clock)
         .join(ends.group_by("rank").agg(pl.col("end_ns").max()), on="rank")
-        .with_columns(left=pl.col("window_start_ns") + pl.col("iteration_ns") - pl.col("end_ns"))
-        .select("rank", "iteration", "left")
-        .drop_nulls()
+        .select("rank", left=pl.col("window_start_ns") + pl.col("iteration_ns") - pl.col("end_ns"))
     )
     phases = columns_of(("other", *reversed(STEP_PHASES)))
     usual = rows.group_by("rank").agg(pl.col(phases).median())
-    cut = rows.join(left, on=["rank", "iteration"]).join(usual, on="rank", suffix="_usual")
+    is_last = pl.col("iteration") == last
+    cut = rows.filter(is_last).join(usual, on="rank", suffix="_usual")
+    cut = cut.join(left, on="rank", how="left").with_columns(pl.col("left").fill_null(0))
     for phase in phases:
         more = (pl.col(phase) - pl.col(f"{phase}_usual")).clip(0).fill_null(0).cast(pl.Int64)
         more = pl.min_horizontal(more, pl.col("left").clip(0))
         cut = cut.with_columns(
             pl.col(phase, "work_ns") - more, left=pl.col("left") - pl.col(phase).fill_null(0)
         )
-    others = rows.join(left, on=["rank", "iteration"], how="anti")
-    return pl.concat([others, cut.select(rows.columns)])
+    return pl.concat([rows.filter(~is_last), cut.select(rows.columns)])

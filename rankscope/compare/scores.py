@@ -1,12 +1,14 @@
 """Scores of ranks and how far they lie apart. See METHOD.md#imbalance."""
 
+from collections.abc import Collection
+
 import polars as pl
 
 from rankscope.errors import UsageError
 from rankscope.model.kinds import NAMED_PHASES, Phase, Statistic
-from rankscope.model.metrics import METRICS, column_of
+from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.results import Efficiency, MetricSummary, Score
-from rankscope.util.robust import modified_z
+from rankscope.util.robust import modified_z, summed
 
 UNKNOWN_WAITS = pl.DataFrame(
     schema={
@@ -49,15 +51,24 @@ def scores(wide: pl.DataFrame, metrics: list[str], statistic: str) -> pl.DataFra
     return wide.group_by("rank").agg(values).sort("rank")
 
 
-def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSummary:
-    """One metric across ranks; all None where a rank lacks it, and no spread of one rank.
+def summaries(
+    wide: pl.DataFrame, ranked: pl.DataFrame, names: Collection[str] = tuple(METRICS)
+) -> dict[str, MetricSummary]:
+    """Metrics across ranks; all None where a rank lacks one, and no spread of one rank.
 
     `other` is the rest beside the named phases: None where only some ranks name any.
 
     Args:
         wide: rank, iteration, `<metric>_ns` of the selected iterations.
         ranked: what `scores` returned.
+        names: of metrics.
     """
+    values = [pl.col(column) for column in columns_of(names)]
+    lost = wide.group_by("iteration").agg(each.max() * each.count() - each.sum() for each in values)
+    return {name: _summary(ranked, name, summed(lost[column_of(name)])) for name in names}
+
+
+def _summary(ranked: pl.DataFrame, metric: str, lost: int) -> MetricSummary:
     column = column_of(metric)
     unnamed = pl.all_horizontal(pl.col(column_of(phase)).is_null() for phase in NAMED_PHASES)
     is_rest = metric == Phase.OTHER and ranked.select(unnamed).to_series().n_unique() > 1
@@ -68,9 +79,6 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
     low, middle = (Score(*order[index]) for index in (0, (len(order) - 1) // 2))
     highest = min(rank for rank, value in order if value == order[-1][1])
     high = Score(highest, order[-1][1])
-    lost = wide.drop_nulls(column).select(
-        (pl.col(column).max().over("iteration") - pl.col(column)).sum()
-    )
     several = len(order) > 1
     return MetricSummary(
         metric=metric,
@@ -79,13 +87,8 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
         median=middle,
         max=high,
         imbalance=high.value / mean - 1 if mean and several else None,
-        lost=lost.item() if several else None,
+        lost=lost if several else None,
     )
-
-
-def summaries(wide: pl.DataFrame, ranked: pl.DataFrame) -> dict[str, MetricSummary]:
-    """name → `summarise` of every metric."""
-    return {name: summarise(wide, ranked, name) for name in METRICS}
 
 
 def efficiency(rows: pl.DataFrame) -> Efficiency | None:

@@ -83,7 +83,6 @@ def compare(
     inputs = verdict_inputs(comparison, rows, reuse)
     if until < Stage.VERDICT:
         return replace(comparison, _outliers=_outliers(inputs))
-    _ = inputs.run.metric and inputs.excess  # once for both threads
     with ThreadPoolExecutor(1) as pool:
         scored = pool.submit(_scored, comparison, inputs, rows, until)
         by_rank = comparison._waits
@@ -237,7 +236,6 @@ def _judged(
     """Who is slow, and what a fix would save."""
     if comparison._summary is None or prices is None or until < Stage.WHAT_IF:
         return replace(comparison, _verdict=judge(inputs, prices))
-    _ = inputs.run.metric and prices.everything  # once for both threads
     with ThreadPoolExecutor(1) as pool:
         others = pool.submit(whatever_the_verdict, inputs, prices)
         verdict = judge(inputs, prices)

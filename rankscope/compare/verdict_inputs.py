@@ -49,6 +49,7 @@ def verdict_inputs(
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)
     judged = without_end(tables, comparison.clock, rows.select(JUDGED))
     judged = _judged_rows(judged, spans, of_captures=comparison.of_captures)
+    judged = _in_one_role(judged, comparison)
     transfer_ns, unmatched_ns = _exposed(rows)
     clocks = comparison.matching.clocks
     far = tuple(far_clocks(comparison.scope, clocks))
@@ -73,7 +74,7 @@ def verdict_inputs(
         role_of=dict.fromkeys(comparison.roles.of, ALL)
         if comparison.roles.own
         else comparison.roles.of,
-        wide=_in_one_role(judged, comparison),
+        known=excess_of(judged, metric) if metric else None,
         hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
         tables=tables_of(tables),
         named_work=lambda: tables.read("activities", NAMED_WORK, iterations=numbers, narrow=True),
@@ -82,6 +83,7 @@ def verdict_inputs(
         stages=lambda: _stages(comparison),
         spans=spans,
         collectives=lambda: by_collective(comparison.collectives(numbers), numbers),
+        outside=judged if "outside_ns" in judged.columns else None,
         whole=_story_of_the_run(comparison, metric, default),
     )
 

@@ -93,8 +93,8 @@ class Excess:
 
         All time is `other` then, and that causes nothing. `sums`: by phase. `whole`: the amount.
         """
-        known = [place for place, phase in enumerate(self.phases) if phase != "other"]
-        if not (np.nan_to_num(self.spent[:, :, known]) > 0).any() or not sums.max() > 0:
+        known = (self.spent[:, :, at] for at, phase in enumerate(self.phases) if phase != "other")
+        if not any((spent > 0).any() for spent in known) or not sums.max() > 0:
             return None, None
         most = int(sums.argmax())
         return self.phases[most], min(1.0, float(sums[most] / max(whole, 1)))

@@ -26,6 +26,9 @@ class Prices:
 
     Attributes:
         phases_recur: whether an iteration has each phase several times.
+        role: the healing that brings every role to the median role: rank by iteration by phase,
+            ns; None where all ranks have one role.
+        everything: that which brings ranks to their role's median as well.
         slow: collectives that take longer than usual; None where that is unknown, or none does.
         transfer: transfer time beyond the usual, ns by instance of a collective.
     """
@@ -43,28 +46,13 @@ class Prices:
         self.phases_recur = phases_recur
         self.slow = slow
         self.transfer = None if slow is None else slow.saved
-
-    @cached_property
-    def role(self) -> Floats | None:
-        """The healing that brings every role to the median role: rank by iteration by phase, ns.
-
-        None where all ranks have one role.
-        """
-        excess = self._excess
-        if len(excess.role_names) < 2:
-            return None
-        each = (excess.spent[excess.roles == role] for role in range(len(excess.role_names)))
-        medians = np.stack([lower_medians(spent)[0] for spent in each])
-        over = medians - lower_medians(medians)
-        return excess.saved(np.nansum(over, axis=2)[excess.roles], over[excess.roles])
-
-    @cached_property
-    def everything(self) -> Floats:
-        """The healing that brings ranks to their role's median, and roles to the median role."""
-        own = self._excess.over
-        if self.role is None:
-            return own
-        return np.asarray(np.fmin(own + self.role, np.fmax(self._excess.spent, 0.0)))
+        self.role, self.everything = None, excess.over
+        if len(excess.role_names) > 1:
+            each = (excess.spent[excess.roles == role] for role in range(len(excess.role_names)))
+            medians = np.stack([lower_medians(spent)[0] for spent in each])
+            over = medians - lower_medians(medians)
+            self.role = excess.saved(np.nansum(over, axis=2)[excess.roles], over[excess.roles])
+            self.everything = np.fmin(excess.over + self.role, np.fmax(excess.spent, 0.0))
 
     @cached_property
     def why_bound(self) -> str | None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.registry import context_of
-from rankscope.judge.excess import Excess, excess_of
+from rankscope.judge.excess import Excess
 from rankscope.judge.story import Slow, Story, flagged, story_of
 from rankscope.sources.recorders import Recorder
 from rankscope.util.robust import Floats
@@ -39,11 +39,8 @@ class VerdictInputs:
     """All that the rules may read. What several rules need is computed once, at first use."""
 
     run: RunSummary
-    wide: pl.DataFrame
-    """rank, role, iteration, `<metric>_ns` of the selected iterations.
-
-    `outside_ns`: work before the first and after the last collective, where that is not judged.
-    """
+    known: Excess | None
+    """The excess of every rank over its role; None where no metric can be judged."""
     selected: tuple[int, ...]
     """The selected iterations."""
     spent_ns: int
@@ -65,14 +62,17 @@ class VerdictInputs:
     """Own work of each rank between collectives (`waits.own_spans`), where iterations are few."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
     """The rows of `breakdowns.by_collective` of the selected iterations."""
+    outside: pl.DataFrame | None = None
+    """rank, role, outside_ns: work before the first and after the last collective of a capture,
+    where that is not judged."""
     whole: Story | None = None
     """The story of the whole run, where a part of it is selected."""
 
-    @cached_property
+    @property
     def excess(self) -> Excess:
         """The excess of every rank over its role."""
-        assert self.run.metric is not None, "the preconditions come first"
-        return excess_of(self.wide, self.run.metric)
+        assert self.known is not None, "the preconditions come first"
+        return self.known
 
     @cached_property
     def story(self) -> Story:

@@ -90,10 +90,10 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
 def unlike_outside(judged: Judgement) -> Verdict | None:
     """A rank works more before the first collective of a capture, or after the last one."""
     inputs, work = judged.inputs, pl.col("outside_ns")
-    if "outside_ns" not in inputs.wide.columns:
+    if inputs.outside is None:
         return None
     more = work - work.quantile(0.5, "lower").over("role")
-    rank, more_ns = inputs.wide.select("rank", more).sort("outside_ns", "rank").row(-1)
+    rank, more_ns = inputs.outside.select("rank", more).sort("outside_ns", "rank").row(-1)
     if more_ns < LEAST_GAIN * inputs.total_ns:
         return None
     return inconclusive(

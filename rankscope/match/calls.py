@@ -206,9 +206,7 @@ class Calls:
         selected = [self._streams[number] for number in streams]
         patterns = {each.pattern: self._patterns[each.pattern] for each in selected}
         numbers = np.unique(np.concatenate([each.iteration for each in patterns.values()]))
-        per_iteration = sum(len(each.order) for each in selected) / (
-            len(selected) * len(numbers)
-        )
+        per_iteration = sum(len(each.order) for each in selected) / (len(selected) * len(numbers))
         needed = min(int(samples / max(per_iteration, 0.1)) + 2, len(numbers))
         first = (len(numbers) - needed) // 2
         chosen = numbers[first : first + needed]

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.compare.scores import role_z, scores, summarise
+from rankscope.compare.scores import role_z, scores, summaries
 from rankscope.errors import UsageError
 from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import METRICS, check_metrics, column_of
@@ -26,7 +26,7 @@ def wide(values: dict[int, list[int | None]]) -> pl.DataFrame:
 
 def summary(values: dict[int, list[int | None]]) -> MetricSummary | None:
     frame = wide(values)
-    return summarise(frame, scores(frame, ["work"], "mean"), "work")
+    return summaries(frame, scores(frame, ["work"], "mean"), ["work"])["work"]
 
 
 def test_a_summary_by_hand() -> None:
@@ -73,7 +73,8 @@ def test_the_rest_is_not_compared_with_all_of_a_rank_that_names_no_phase() -> No
     )
     none = frame.with_columns(pl.lit(None, pl.Int64).alias(column_of(n)) for n in NAMED_PHASES)
     found = [
-        summarise(each, scores(each, names, "mean"), "other").max for each in (frame, some, none)
+        summaries(each, scores(each, names, "mean"), ["other"])["other"].max
+        for each in (frame, some, none)
     ]
     assert [each is None for each in found] == [False, True, False]
 

@@ -79,7 +79,10 @@ class Job:
 
     def part(self, whole: VerdictInputs, first: int, after: int) -> VerdictInputs:
         """Of some iterations, with the story of all."""
-        rows = whole.wide.filter(pl.col("iteration").is_between(first, after - 1))
+        rows = wide_of(self.late).filter(
+            pl.col("rank").is_in(whole.excess.ranks),
+            pl.col("iteration").is_between(first, after - 1),
+        )
         run = replace(whole.run, iterations=after - first)
         return inputs_of(rows, run=run, whole=whole.story)
 

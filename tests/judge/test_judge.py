@@ -264,8 +264,9 @@ def test_work_outside_of_what_is_judged_is_said() -> None:
     """The first collective of a capture may wait for what a rank did before it."""
     given = inputs()
     for more_ms, kind in ((0.9, VerdictKind.BALANCED), (1.1, VerdictKind.INCONCLUSIVE)):
-        more = pl.when(rank=3).then(round(more_ms * MS * COUNT)).otherwise(0)
-        some = replace(given, wide=given.wide.with_columns(outside_ns=more))
+        more = [round(more_ms * MS * COUNT) * (rank == 3) for rank in range(RANKS)]
+        outside = pl.DataFrame({"rank": range(RANKS), "role": "all", "outside_ns": more})
+        some = replace(given, outside=outside)
         verdict = judge(some)
         assert (verdict.kind, verdict.ranks) == (kind, ())
         assert ("rank 3" in verdict.sentence) == (kind is VerdictKind.INCONCLUSIVE)

@@ -17,13 +17,20 @@ from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, wide_of
 from tests.support import MS, inputs_of
 
 
-def late(ranks: Iterable[int], often: Callable[[int], bool], more_ms: float = 20) -> VerdictInputs:
-    """Ranks need more in backward in some iterations, and no kernels are known."""
+def late_rows(
+    ranks: Iterable[int], often: Callable[[int], bool], more_ms: float = 20
+) -> pl.DataFrame:
+    """Ranks need more in backward in some iterations."""
     rows = [
         (rank, i, more_ms * (rank in ranks and often(i))) for rank in range(RANKS)
         for i in range(COUNT)
     ]  # fmt: skip
-    return inputs_of(wide_of(rows), run=SUMMARY)
+    return wide_of(rows)
+
+
+def late(ranks: Iterable[int], often: Callable[[int], bool], more_ms: float = 20) -> VerdictInputs:
+    """The same, and no kernels are known."""
+    return inputs_of(late_rows(ranks, often, more_ms), run=SUMMARY)
 
 
 def always(_: int) -> bool:
@@ -32,7 +39,7 @@ def always(_: int) -> bool:
 
 def of_two() -> VerdictInputs:
     """There are only ranks 0 and 1, and rank 1 is always slow."""
-    wide = late((1,), always).wide.filter(pl.col("rank") < 2)
+    wide = late_rows((1,), always).filter(pl.col("rank") < 2)
     return inputs_of(wide, run=replace(SUMMARY, ranks=2))
 
 
@@ -81,7 +88,7 @@ def with_transfers() -> Verdict:
 
 def heavy_stage() -> VerdictInputs:
     """Ranks are stages of two; those of the last one need more."""
-    wide = late((6, 7), always).wide
+    wide = late_rows((6, 7), always)
     return inputs_of(wide.with_columns(role="pp=" + (pl.col("rank") // 2).cast(str)), run=SUMMARY)
 
 

@@ -51,8 +51,9 @@ def host_excess(
     key, peers = ["rank", "iteration"], ["role", "iteration"]
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     sums = (
-        states.group_by(key)
-        .agg(ns=pl.col("total_ns").filter(chosen).sum())
+        states.select(*key, ns=pl.when(chosen).then("total_ns").otherwise(0))
+        .group_by(key)
+        .agg(pl.col("ns").sum())
         .join(slow.select(*key, slow=pl.lit(True)), on=key, how="left")
         .with_columns(role=role, slow=pl.col("slow").fill_null(False))
         .with_columns(over=pl.col("ns") - pl.col("ns").quantile(0.5, "lower").over(peers))
