@@ -1,6 +1,8 @@
 """A page in a real Chromium."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,28 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 PATIENCE = 30
 """Seconds, on a machine with other work."""
+
+
+THEMES = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}
+"""Theme → colour of the page."""
+
+
+@contextmanager
+def screen(browser: Any, width: int, theme: str = "light") -> Iterator[Callable[[int], None]]:
+    """Within it the screen has a width and a theme; gives a function that changes the width."""
+
+    def resize(to: int) -> None:
+        size = {"width": to, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        resize(width)
+        yield resize
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 class Shown:
@@ -27,6 +51,17 @@ class Shown:
 
     def until(self, script: str) -> Any:
         return WebDriverWait(self.browser, PATIENCE, 0.05).until(lambda _: self.ask(script))
+
+    def again(self) -> None:
+        """Load it again."""
+        self.browser.refresh()
+        self.until("return document.documentElement.dataset.complete")
+
+    def fits(self, width: int, theme: str) -> None:
+        """It is no wider than the screen, and has the colour of its theme."""
+        assert self.ask("return document.documentElement.scrollWidth") <= width
+        paper = self.ask("return getComputedStyle(document.body).backgroundColor")
+        assert paper == THEMES[theme]
 
     def find(self, selector: str) -> Any:
         return self.browser.find_element("css selector", selector)

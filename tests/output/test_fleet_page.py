@@ -180,19 +180,13 @@ def test_it_works_in_a_browser(chromium: Any, answer: Fleet, tmp_path: Path) -> 
 def test_it_fits_every_screen_and_theme(
     chromium: Any, answer: Fleet, tmp_path: Path, width: int, theme: str
 ) -> None:
-    from tests.output.browser import Shown
+    from tests.output.browser import Shown, screen
 
     path = tmp_path / "fleet.html"
     path.write_bytes(render_fleet(hostile(answer)))
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    feature = {"name": "prefers-color-scheme", "value": theme}
-    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    try:
+    with screen(chromium, width, theme):
         shown = Shown(chromium, path)
-        assert shown.ask("return document.documentElement.scrollWidth") <= width
-        paper = shown.ask("return getComputedStyle(document.body).backgroundColor")
-        assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[theme]
+        shown.fits(width, theme)
         assert not shown.ask("return document.querySelectorAll('img').length")
         assert "<script>alert(1)</script>" in shown.text("#table-hardware")
         cut = (
@@ -201,6 +195,3 @@ def test_it_fits_every_screen_and_theme(
         )
         assert shown.ask(cut) == 0, "no label is cut"
         shown.is_quiet()
-    finally:
-        chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

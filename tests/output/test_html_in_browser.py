@@ -19,7 +19,7 @@ from tests.support import ROOT, MakeStored, Stored, copied, mostly_nightly, rena
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver import ActionChains, Keys
 
-from tests.output.browser import Shown
+from tests.output.browser import Shown, screen
 
 pytestmark = pytest.mark.slow
 
@@ -220,9 +220,7 @@ def test_values_beyond_the_scale_have_triangles(chromium: Any, sample_page: Path
 
 
 def test_tables_keep_their_first_column_on_a_narrow_screen(shown: Shown) -> None:
-    size = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    try:
+    with screen(shown.browser, 400):
         table = "document.getElementById('table-ranks')"
         shown.ask(f"{table}.parentNode.scrollLeft = 300")
         left = shown.ask(
@@ -235,8 +233,6 @@ def test_tables_keep_their_first_column_on_a_narrow_screen(shown: Shown) -> None
             "return Math.max(...rows.map((row) => row.offsetHeight))"
         )
         assert tall < 120, "no cell is a column of single letters"
-    finally:
-        shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.parametrize(
@@ -244,49 +240,7 @@ def test_tables_keep_their_first_column_on_a_narrow_screen(shown: Shown) -> None
     mostly_nightly([(400, "dark"), (1280, "light"), (400, "light"), (1280, "dark")], 2),
 )
 def test_it_fits_every_screen_and_theme(shown: Shown, width: int, theme: str) -> None:
-    browser = shown.browser
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    feature = {"name": "prefers-color-scheme", "value": theme}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    try:
-        browser.refresh()
-        shown.until("return document.documentElement.dataset.complete")
-        assert shown.ask("return document.documentElement.scrollWidth") <= width
-        paper = shown.ask("return getComputedStyle(document.body).backgroundColor")
-        assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[theme]
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-@pytest.mark.parametrize("width", mostly_nightly([400, 1280]))
-def test_charts_follow_the_width_of_the_window(shown: Shown, width: int) -> None:
-    """As after a phone was turned: each chart has its own place and no text over it."""
-    boxes = (
-        "return [...document.querySelectorAll('.js-plotly-plot')].map((chart) => ["
-        "chart.getBoundingClientRect(), chart.querySelector('.main-svg').getBoundingClientRect()])"
-    )
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    shown.browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", size | {"width": 1700 - width}
-    )
-    try:
-        shown.browser.refresh()
-        shown.until("return document.documentElement.dataset.complete")
-        shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        drawn = f"{boxes}.every(([own, svg]) => Math.abs(own.width - svg.width) < 2)"
-        shown.until(drawn)
-        assert len(shown.ask(boxes)) == 4
-        for own, svg in shown.ask(boxes):
-            assert own["height"] >= svg["height"] - 1
-            assert svg["right"] <= width
-    finally:
-        shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_no_title_of_an_axis_is_cut_or_covers_a_tick(shown: Shown) -> None:
-    """On a wide and on a narrow screen."""
+    """And no title of an axis is cut or covers a tick."""
     odd = (
         "const box = (each) => each.getBoundingClientRect();"
         "return [...document.querySelectorAll('.js-plotly-plot')].flatMap((chart) => {"
@@ -300,17 +254,29 @@ def test_no_title_of_an_axis_is_cut_or_covers_a_tick(shown: Shown) -> None:
         "   || title.right > box(chart).right + 1)]"
         "})"
     )
-    for width in (400, 1280):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        try:
-            shown.browser.refresh()
-            shown.until("return document.documentElement.dataset.complete")
-            found = shown.ask(odd)
-            assert len(found) > 10
-            assert not any(found), width
-        finally:
-            shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    with screen(shown.browser, width, theme):
+        shown.again()
+        shown.fits(width, theme)
+        found = shown.ask(odd)
+        assert len(found) > 10
+        assert not any(found)
+
+
+@pytest.mark.parametrize("width", mostly_nightly([400, 1280]))
+def test_charts_follow_the_width_of_the_window(shown: Shown, width: int) -> None:
+    """As after a phone was turned: each chart has its own place and no text over it."""
+    boxes = (
+        "return [...document.querySelectorAll('.js-plotly-plot')].map((chart) => ["
+        "chart.getBoundingClientRect(), chart.querySelector('.main-svg').getBoundingClientRect()])"
+    )
+    with screen(shown.browser, 1700 - width) as resize:
+        shown.again()
+        resize(width)
+        shown.until(f"{boxes}.every(([own, svg]) => Math.abs(own.width - svg.width) < 2)")
+        assert len(shown.ask(boxes)) == 4
+        for own, svg in shown.ask(boxes):
+            assert own["height"] >= svg["height"] - 1
+            assert svg["right"] <= width
 
 
 def test_a_run_of_one_rank_has_a_page(chromium: Any, stored: MakeStored, tmp_path: Path) -> None:

@@ -85,11 +85,9 @@ def _list(entries: tuple[Entry, ...]) -> None:
 
 
 def _write_csv(entries: tuple[Entry, ...]) -> None:
-    import csv
-    import io
+    import polars as pl
 
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["group", "term", "text"])
-    rows.writerows([entry.group, entry.term, " ".join(entry.paragraphs)] for entry in entries)
-    console.write(text.getvalue().rstrip("\n"))
+    from rankscope.output.markdown_csv import csv
+
+    rows = [(entry.group, entry.term, " ".join(entry.paragraphs)) for entry in entries]
+    console.write(csv(pl.DataFrame(rows, ["group", "term", "text"], orient="row")))
