@@ -14,7 +14,7 @@ import polars as pl
 from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST
+from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.story import Slow
 from rankscope.model.kinds import STEP_PHASES, Phase
 from rankscope.util.robust import Floats
@@ -92,7 +92,9 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     named, *by_claim = gained[len(components) :]
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
-    if best is not None:
+    # single events are a detail where all else costs more, and much
+    detail = best is not None and best.claim.chance is None and not best.claim.pattern.period
+    if best is not None and not (detail and everything - named > max(named, MUCH * total)):
         gains["ranks"] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:

@@ -11,7 +11,8 @@ from msgspec import structs
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.rules import judge
-from rankscope.judge.story import Story
+from rankscope.judge.story import Slow, Story
+from rankscope.judge.timing import Pattern
 from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats
@@ -202,6 +203,14 @@ def test_a_validation_on_one_rank_is_a_task_of_its_own(unnamed: str | None) -> N
     kind = VerdictKind.STRUCTURAL if unnamed else VerdictKind.PERIODIC
     assert (verdict.kind, verdict.ranks) == (kind, () if unnamed else (3,))
     assert "more work" in verdict.sentence
+
+
+def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
+    rows = [(r, i, 20.0 * (r == i % RANKS)) for r in range(RANKS) for i in range(COUNT)]
+    fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (3,)), None)
+    given = inputs_of(wide_of(rows), run=SUMMARY, whole=Story(0.03, (fact,), None, COUNT))
+    verdict = judge(given, Exact(given.excess))
+    assert (verdict.kind, [each.ranks for each in verdict.also]) == (VerdictKind.ROTATING, [(3,)])
 
 
 def test_the_network_is_said_where_nobody_is_late() -> None:
