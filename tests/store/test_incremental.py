@@ -11,7 +11,7 @@ import pytest
 import rankscope
 from rankscope.errors import ForeignRun, RankConflict, ReportError, UnreadableReport
 from rankscope.store import Database
-from tests.support import MakeForged, MakeStored, copied, edit, mostly_nightly, with_environment
+from tests.support import MakeForged, MakeStored, copied, edit, mostly_nightly
 
 
 @pytest.fixture
@@ -131,8 +131,11 @@ def test_a_report_of_another_run_is_refused(
     with pytest.raises(ForeignRun, match="8") as refused:
         rankscope.ingest(forged("plain", ranks=8, iterations=12).reports[5:6], db)
     assert f"--db {db} --rebuild" in refused.value.hint
-    [late] = copied(reports[:1], tmp_path / "late")
-    with_environment(late, RANK="7", WORLD_SIZE="4")
+    assert same(before, contents(db))
+    with Database.open(db, write=True) as database:
+        database.remove([str(reports[3])])
+    before = contents(db)
+    [late] = copied(reports[3:], tmp_path / "late")
     edit(late, "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + 86400000000000")
     with pytest.raises(ForeignRun, match="captured"):
         rankscope.ingest([late], db)
