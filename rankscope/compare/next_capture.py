@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Annotated
 
 import polars as pl
@@ -79,23 +78,39 @@ NIC_COUNTERS = Needed(
 MEMORY = Needed("--cuda-memory-usage=true", "who allocates how much", "none", "little")
 
 
-@dataclass(frozen=True, slots=True)
-class NextCapture:
-    """The next capture, and its reason."""
+class RecordedRank(Struct, frozen=True):
+    """A rank that the next capture records."""
 
-    sentence: str  # what stayed open
-    ranks: tuple[tuple[str, int, str | None], ...]  # label, rank, host: the slow one first
-    iterations: tuple[int, int]  # the first and the last
-    delay_s: int | None  # from the start of the job, as long as it took in this run
-    duration_s: int
-    needed: tuple[Needed, ...]
+    label: Annotated[str, says("`slow`, `median`, `fast` (`culprit` in 0.1.0)")]
+    rank: Annotated[int, says("a rank that is recorded")]
+    host: Annotated[str | None, says("its host")]
+
+
+class RecordedIterations(Struct, frozen=True):
+    """The iterations that the next capture records."""
+
+    first: Annotated[int, says("the first iteration that is recorded")]
+    last: Annotated[int, says("the last iteration that is recorded")]
+
+
+class NextCapture(Struct, frozen=True):
+    """What the next capture records, and why."""
+
+    sentence: Annotated[str, says("what the run left open")]
+    ranks: Annotated[tuple[RecordedRank, ...], says("the ranks that are recorded, slow ones first")]
+    iterations: Annotated[RecordedIterations, says("the iterations that are recorded")]
+    delay_s: Annotated[
+        int | None, says("seconds from the start to the beginning of the recording; null: none")
+    ]
+    duration_s: Annotated[int, says("seconds of the recording")]
+    options: Annotated[tuple[Needed, ...], says("the options that are needed")]
 
     @property
     def metric_ranks(self) -> tuple[int, ...]:
         """The ranks that record counters: the first of each host."""
         first: dict[str | None, int] = {}
-        for _, rank, host in self.ranks:
-            first.setdefault(host, rank)
+        for each in self.ranks:
+            first.setdefault(each.host, each.rank)
         return tuple(first.values())
 
     def config(self, trace: str) -> CaptureConfig:
@@ -104,32 +119,32 @@ class NextCapture:
         Args:
             trace: the APIs that the scheduler's script traces anyway.
         """
-        wide = SYSTEM_WIDE in self.needed
+        wide = SYSTEM_WIDE in self.options
         plain = (PYTHON, FILE_ACCESS, NIC_COUNTERS, MEMORY)
         return CaptureConfig(
-            ranks=tuple(rank for _, rank, _ in self.ranks),
+            ranks=tuple(each.rank for each in self.ranks),
             delay_s=self.delay_s,
             duration_s=self.duration_s,
-            trace=f"{trace},osrt" if HOST in self.needed else trace,
-            sample="process-tree" if HOST in self.needed else "none",
-            cpuctxsw="system-wide" if wide else "process-tree" if HOST in self.needed else "none",
-            metrics=GPU_COUNTERS in self.needed,
+            trace=f"{trace},osrt" if HOST in self.options else trace,
+            sample="process-tree" if HOST in self.options else "none",
+            cpuctxsw="system-wide" if wide else "process-tree" if HOST in self.options else "none",
+            metrics=GPU_COUNTERS in self.options,
             metric_ranks=self.metric_ranks,
-            optional=tuple(each.option for each in self.needed if each in plain),
+            optional=tuple(each.option for each in self.options if each in plain),
             comments=self.comments(),
         )
 
     def comments(self) -> tuple[str, ...]:
         """The lines that explain the script."""
-        first, last = self.iterations
-        ranks = ", ".join(f"{rank} ({label})" for label, rank, _ in self.ranks)
-        lines = [self.sentence, f"Ranks: {ranks}. Iterations: {first} to {last}."]
+        ranks = ", ".join(f"{each.rank} ({each.label})" for each in self.ranks)
+        stretch = f"{self.iterations.first} to {self.iterations.last}"
+        lines = [self.sentence, f"Ranks: {ranks}. Iterations: {stretch}."]
         if self.delay_s is not None:
             lines.append(
                 "The window is timed as in that run. Safer: --capture-range cudaProfilerApi, with"
             )
             lines.append("torch.cuda.profiler.start() and .stop() around these iterations.")
-        for each in self.needed:
+        for each in self.options:
             lines.append(f"{each.option}: {each.reason}.")
             lines.append(f"  privilege: {each.privilege}; cost: {each.cost}.")
         return tuple(lines)
@@ -154,9 +169,9 @@ def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture
     ranks = _chosen(verdict, picks)
     if recorder_of(comparison.tables.reports["kind"]) is Recorder.PYTORCH:
         raise _of_pytorch(
-            comparison, [rank for _, rank, _ in ranks], _stretch(_open_iterations(comparison))
+            comparison, [each.rank for each in ranks], _stretch(_open_iterations(comparison))
         )
-    own = [rank for _, rank, _ in ranks][:1]
+    own = [ranks[0].rank]
     host_known = not comparison.tables.read("host_states", ranks=own).is_empty()
     needed, sentence = _needed(verdict, host_known)
     first, last = _stretch(_open_iterations(comparison))
@@ -164,7 +179,8 @@ def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture
     inside = windows.filter(pl.col("iteration").is_between(first, last))
     begin, end = inside["view_start_ns"].to_numpy().min(), inside["view_end_ns"].to_numpy().max()
     delay, duration = _delay_and_duration(float(begin) / 1e9, float(end) / 1e9)
-    return NextCapture(sentence, ranks, (first, last), delay, duration, needed)
+    stretch = RecordedIterations(first, last)
+    return NextCapture(sentence, ranks, stretch, delay, duration, needed)
 
 
 def _open_iterations(comparison: Comparison) -> tuple[int, ...]:
@@ -188,16 +204,17 @@ def _of_pytorch(comparison: Comparison, ranks: list[int], stretch: tuple[int, in
     )
 
 
-def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[tuple[str, int, str | None], ...]:
-    """Label, rank and host: the first of the slow ranks, then the median and the fast one."""
+def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[RecordedRank, ...]:
+    """The first of the slow ranks, then the median and the fast one."""
     places = ("slow", "max", "median", "min")
     called = {"max": "slow", "min": "fast"}
     order = sorted(picks, key=lambda each: places.index(each.label))
     slow = [each for each in order if each.rank in verdict.ranks][:1]
     others = [each for each in order if each.rank not in verdict.ranks]
-    chosen = {each.rank: ("slow", each.rank, each.host) for each in slow}
+    chosen = {each.rank: RecordedRank("slow", each.rank, each.host) for each in slow}
     for each in others:
-        chosen.setdefault(each.rank, (called.get(each.label, each.label), each.rank, each.host))
+        label = called.get(each.label, each.label)
+        chosen.setdefault(each.rank, RecordedRank(label, each.rank, each.host))
     return tuple(chosen.values())
 
 
