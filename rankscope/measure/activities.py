@@ -10,8 +10,8 @@ from rankscope.model.arrays import (
     added_up,
     filled,
     framed,
+    holds,
     is_null,
-    known_or,
     leading,
     places,
     rows_of,
@@ -47,7 +47,7 @@ class ActivityTotals:
         self._low, self._high = union(work.calls["start"].to_numpy(), work.calls["end"].to_numpy())
         names = work.by_name
         leads = leading(names[["kind", "name"]], names["total_ns"].to_numpy(), MOST_NAMES)
-        leads &= known_or(names["name"] != "", False).to_numpy()
+        leads &= holds(names["name"] != "")
         leaders = rows_of(names, leads).sort("kind", "name")
         # A row stands for a window, a phase and a lead: first each kind, for its other names, then
         # the leading names.
