@@ -143,6 +143,19 @@ def test_a_kernel_whose_name_has_the_rank_is_reported_too(tmp_path: Path, ranks:
     assert_slow(read(folder, collectives={operation: pattern}), ranks - 2)
 
 
+def test_another_kernel_of_the_same_operator_is_no_more_work(tmp_path: Path) -> None:
+    """A library measured on each rank which one is fast, and chose a slow one on rank 2."""
+
+    def chosen(rank: int, trace: dict[str, Any]) -> None:
+        for each in kernels(trace):
+            tile = 64 if rank == 2 else 128
+            each["name"] = each["name"].replace("gemm_backward", f"gemm_tile{tile}x128")
+
+    run = read(write(tmp_path / "job", PLAIN, chosen))
+    assert_slow(run)
+    assert "kernel gemm_tile64x128 takes 14.0 ms, and other" in run.compare().verdict.sentence
+
+
 def test_copies_that_may_wait_are_reported(tmp_path: Path) -> None:
     def copying(_rank: int, trace: dict[str, Any]) -> None:
         for each in kernels(trace):

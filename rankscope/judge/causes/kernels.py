@@ -79,10 +79,18 @@ def taking_longer(finding: Finding) -> str:
     return f"{subject} {ms(finding.excess_ns)}{part} longer"
 
 
+def _for_more_work(finding: Finding) -> str:
+    """With the reason: a kernel that others do not run may stand for another one of theirs."""
+    longer = taking_longer(finding)
+    if finding.usual_ns == 0:
+        return f"{longer.removesuffix(' longer')}, and other ranks do not run it"
+    return f"{longer} for more work"
+
+
 MORE = Detector(
     kind=CauseKind.MORE_WORK,
     findings=partial(kernel_findings, cause=CauseKind.MORE_WORK),
-    sentence=lambda finding: f"{taking_longer(finding)} for more work",
+    sentence=_for_more_work,
     kinds=("kernel",),
 )
 

@@ -57,6 +57,7 @@ def more_work(tables: Tables, roles: dict[int, str], iterations: Collection[int]
         .with_columns(pl.col("total_ns", "count", "size") / pl.col("length"), role=role)
         .filter(pl.col("role").is_not_null() & _comparable())
     )
+    sums = _with_variants(sums)
     return every_rank.join(_ratios(sums), on="rank", how="left").select(*MORE_WORK).cast(MORE_WORK)
 
 
@@ -81,8 +82,34 @@ def _comparable() -> pl.Expr:
     """
     kernel = pl.col("kind") == "kernel"
     minor = kernel & (pl.col("name") == "")
-    everywhere = pl.len().over("role", "kind", "name") == pl.col("rank").n_unique().over("role")
-    return ~minor & (~kernel | everywhere | ~minor.any().over("role"))
+    return ~minor & (~kernel | _everywhere() | ~minor.any().over("role"))
+
+
+def _everywhere() -> pl.Expr:
+    """Whether all ranks of the role have something of this name."""
+    return pl.len().over("role", "kind", "name") == pl.col("rank").n_unique().over("role")
+
+
+def _with_variants(sums: pl.DataFrame) -> pl.DataFrame:
+    """The same with one name for kernels that ranks run where others run another one.
+
+    Libraries choose such kernels. That is so where every rank of the role launches as many kernels
+    that some rank lacks; their blocks tell nothing.
+
+    Args:
+        sums: as `_ratios` takes them.
+    """
+    marked = sums.with_columns(variant=(pl.col("kind") == "kernel") & ~_everywhere())
+    launches = pl.col("count").filter(pl.col("variant")).sum().over("rank")
+    counted = marked.with_columns(launches=launches)
+    fewest, most = pl.col("launches").min().over("role"), pl.col("launches").max().over("role")
+    chosen = pl.col("variant") & (fewest >= (1 - SAME) * most)
+    named = counted.with_columns(
+        name=pl.when(~chosen).then("name"), size=pl.when(~chosen).then("size")
+    )
+    return named.group_by("rank", "role", "kind", "name").agg(
+        pl.col("total_ns", "count", "size").sum()
+    )
 
 
 def _ratios(sums: pl.DataFrame) -> pl.DataFrame:

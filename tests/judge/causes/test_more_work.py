@@ -85,6 +85,16 @@ def test_kernels_that_only_one_rank_has_are_more_work() -> None:
     assert of(output([*alike(), *alike([3]), row(3, "evaluate")]), 3)["ratio"] == pytest.approx(1.5)
 
 
+@pytest.mark.parametrize(("launches", "more"), [(10, False), (12, True)])
+def test_kernels_that_libraries_choose_on_each_rank_are_the_same_work(
+    launches: int, *, more: bool
+) -> None:
+    """Of the same operator, whatever their grids and how long they take."""
+    own = [row(rank, f"gemm_{rank}_tile", ms=10 + rank, size=100 + rank) for rank in range(3)]
+    last = row(3, "gemm_64_tile", ms=16, size=1_600, count=launches)
+    assert of(output([*alike(range(4)), *own, last]), 3)["more"] is more
+
+
 def test_names_that_may_be_among_the_minor_ones_are_left_out() -> None:
     minor = [row(rank, "", ms=5) for rank in range(4)]
     assert not of(output([*alike(), *alike([3]), row(3, "reduce", ms=2), *minor]), 3)["more"]
