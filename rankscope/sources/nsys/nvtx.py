@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import filled, framed, is_null, known_or, rows_of, with_series
+from rankscope.model.arrays import filled, framed, holds, is_null, known_or, rows_of, with_series
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import GLOO, MOMENTS, OPERATORS, RANGES, SIGNATURES, conform, empty
@@ -170,8 +170,9 @@ class _Survey:
         if self._words is not None and self.names.height > 2 * seen:
             fresh = self._words.operators(self.names["name"].slice(seen))
             self._operators = self._operators.append(fresh)
-        known = self._operators.gather(ranges["signature"], null_on_oob=True)
-        return ranges.filter(~known.fill_null(False))
+        known = np.append(holds(self._operators), False)  # of new signatures it is not
+        number = np.minimum(ranges["signature"].to_numpy(), len(self._operators))
+        return rows_of(ranges, ~known[number])
 
     def final_names(self) -> pl.DataFrame:
         """NAMES, with the early names merged in the same way as the later ones."""
