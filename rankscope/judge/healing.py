@@ -111,8 +111,8 @@ class Prices:
 
         Ranks may wait for each other many times in an iteration. A path through the run may pass
         through every role, as through the stages of a pipeline. In each phase of a role it gets
-        shorter by no more than what is taken out of the rank that is healed most. It is as long as
-        the iteration, so it leads through the parts that are healed by the largest shares.
+        shorter by no more than what is taken out of the rank that is healed most, and in all by no
+        more than the iteration.
 
         Args:
             healed: rank by iteration by phase in ns.
@@ -120,20 +120,10 @@ class Prices:
         """
         if self.why_bound is None:
             return gain_ns
-        excess, parts = self._excess, np.unique(self._excess.roles)
-        taken = np.nan_to_num(healed)
-        shares = np.divide(taken, excess.spent, out=np.zeros_like(taken), where=taken > 0)
-        # the largest of each role: iteration by part
-        most, share = (
-            np.concatenate([each[excess.roles == role].max(axis=0) for role in parts], axis=1)
-            for each in (taken, shares)
-        )
-        order = np.argsort(-share, axis=1, kind="stable")
-        most, share = (np.take_along_axis(each, order, axis=1) for each in (most, share))
-        length = np.divide(most, share, out=np.zeros_like(most), where=share > 0)
-        rest = np.nan_to_num(excess.lengths, nan=np.inf)[:, None] - length.cumsum(axis=1) + length
-        path = (share * np.clip(rest, 0.0, length)).sum()
-        return max(gain_ns, round(float(path)))
+        excess = self._excess
+        of_roles = (healed[excess.roles == role] for role in np.unique(excess.roles))
+        path = sum(np.nansum(of_role.max(axis=0), axis=1) for of_role in of_roles)
+        return max(gain_ns, round(float(np.fmin(path, excess.lengths).sum())))
 
     def _faster(self, healed: Floats) -> Floats:
         """How much faster the slowest rank of each iteration would be."""
