@@ -63,7 +63,7 @@ class Excess:
         """`total` as a share of `unit`; 0 where unknown."""
         return np.nan_to_num(self.total / self.unit)
 
-    def without(self, phase: str) -> Excess:
+    def beside(self, phase: str) -> Excess:
         """The same without the time in a phase, in `total` and `by_phase`."""
         place = self.phases.index(phase)
         value = self.value - np.nan_to_num(self.spent[:, :, place])
@@ -77,11 +77,10 @@ class Excess:
             return self
         return replace(self, total=self.by_phase[:, :, self.phases.index(phase)])
 
-    def without_ranks(self, ranks: Sequence[int]) -> Excess:
-        """The same with no excess of some ranks."""
-        kept = ~np.isin(self.ranks, ranks)[:, None]
-        by_phase = np.where(kept[:, :, None], self.by_phase, 0.0)
-        return replace(self, total=np.where(kept, self.total, 0.0), by_phase=by_phase)
+    def without(self, cells: Flags) -> Excess:
+        """The same with no excess of some ranks in some iterations."""
+        by_phase = np.where(cells[:, :, None], 0.0, self.by_phase)
+        return replace(self, total=np.where(cells, 0.0, self.total), by_phase=by_phase)
 
     def cells(self, ranks: Sequence[int] | Index, iterations: Sequence[int]) -> Flags:
         """Some ranks in some iterations, as a matrix of rank by iteration."""

@@ -68,16 +68,15 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     """
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
-    noise, whole = noise_of(excess.share, excess.roles), excess
-    traits, lead = _traits(excess, noise, spans)
-    facts = _facts(_without(excess, traits), noise)
+    noise = noise_of(excess.share, excess.roles)
+    traits, lead, rest = _traits(excess, noise, spans)
+    facts = _facts(rest, noise)
     first = next(iter((*traits, *facts, lead)))
     loaders_bind = first is not None and _is_loading(excess, first) and _loaders_bind(excess, first)
     if loaders_bind:
-        excess = excess.without(Phase.LOAD)
-        traits, lead = _traits(excess, noise, None)
-        facts = _facts(_without(excess, traits), noise)
-    slow = _joined((*traits, *facts), whole)
+        traits, lead, rest = _traits(excess.beside(Phase.LOAD), noise, None)
+        facts = _facts(rest, noise)
+    slow = _joined((*traits, *facts), excess)
     return Story(noise, tuple(slow), lead, len(excess.numbers), loaders_bind)
 
 
@@ -85,18 +84,23 @@ def _is_sure(trait: Slow) -> bool:
     return (trait.chance or 0.0) <= ALPHA
 
 
-def _traits(excess: Excess, noise: float, spans: Floats | None) -> tuple[list[Slow], Slow | None]:
-    """The sets of ranks that are slow beyond chance, costliest first, and who leads the others."""
+def _traits(
+    excess: Excess, noise: float, spans: Floats | None
+) -> tuple[list[Slow], Slow | None, Excess]:
+    """The sets of ranks that are slow beyond chance, costliest first, and who leads the others.
+
+    With them the excess that they do not explain.
+    """
     traits: list[Slow] = []
     while len(traits) < FEW:
         trait = _slowest(excess, noise, spans)
         if trait is None or not _is_sure(trait):
-            return traits, trait
+            return traits, trait, excess
         traits.append(trait)
-        excess = excess.without_ranks(trait.ranks)
+        excess = excess.without(trait.cells(excess))
         named = np.isin(excess.ranks, trait.ranks)[:, None]
         spans = None if spans is None else np.where(named, 0.0, spans)
-    return traits, None
+    return traits, None, excess
 
 
 def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
@@ -154,13 +158,6 @@ def _loaders_bind(excess: Excess, claim: Slow) -> bool:
     lag = to_next[named].mean() - to_next[others].mean()
     steady, varied = ((each[others].anom(axis=1) ** 2).sum() for each in (to_next, load))
     return bool(steady < varied and lag < MUCH * np.nanmedian(length))
-
-
-def _without(excess: Excess, claims: Sequence[Slow]) -> Excess:
-    """The excess of all ranks without that of some claims."""
-    for each in claims:
-        excess = replace(excess, total=np.where(each.cells(excess), 0.0, excess.total))
-    return excess
 
 
 def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
