@@ -115,11 +115,8 @@ def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
         for place, other in enumerate(joined):
             both = tuple(sorted(other.ranks + claim.ranks))
             amounts = [np.median(excess.share[each.cells(excess)]) for each in (other, claim)]
-            if (
-                other.pattern.iterations == claim.pattern.iterations
-                and 2 * len(both) <= len(excess.ranks)
-                and min(amounts) >= HALF * max(amounts)
-            ):
+            alike = min(amounts) >= HALF * max(amounts)
+            if alike and other.pattern.iterations == claim.pattern.iterations:
                 joined[place] = replace(other, ranks=both)
                 break
         else:

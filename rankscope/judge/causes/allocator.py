@@ -3,19 +3,17 @@
 from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext
-from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.judge.causes.host import (
-    TABLE,
     allocates,
     explained,
     explained_part,
+    host_detector,
     host_finding,
     largest,
 )
 from rankscope.measure.host_states import IN_KERNEL
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
-from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 
 
@@ -35,11 +33,8 @@ def _sentence(finding: Finding) -> str:
     return f"allocating or freeing memory {explained_part(finding)} ({sanitized(finding.name)})"
 
 
-DETECTOR = Detector(
+DETECTOR = host_detector(
     kind=CauseKind.ALLOCATOR,
     findings=_findings,
     sentence=_sentence,
-    tables=(TABLE,),
-    capture=Record.HOST,
-    precedence=Precedence.EXPLANATION,
 )

@@ -6,18 +6,17 @@ import polars as pl
 from msgspec.structs import replace
 
 from rankscope.judge.causes.context import CauseContext
-from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.judge.causes.host import (
     TABLE,
     allocates,
     explained,
     explained_part,
+    host_detector,
     host_finding,
     state_is,
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
-from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import size
 
@@ -108,12 +107,9 @@ def _sentence(finding: Finding) -> str:
     return f"blocked in {finding.detail or sanitized(finding.name)} {explained_part(finding)}"
 
 
-DETECTOR = Detector(
+DETECTOR = host_detector(
     kind=CauseKind.BLOCKED,
     findings=_findings,
     sentence=_sentence,
-    tables=(TABLE,),
     states=(HostState.BLOCKED,),
-    capture=Record.HOST,
-    precedence=Precedence.EXPLANATION,
 )

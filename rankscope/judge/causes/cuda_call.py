@@ -5,18 +5,18 @@ from collections.abc import Iterator
 import polars as pl
 
 from rankscope.judge.causes.context import CauseContext
-from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.judge.causes.host import (
-    TABLE,
     allocates,
     explained,
     explained_part,
+    host_detector,
     host_finding,
     state_is,
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.sources.conventions.api_calls import SYNCHRONISING
+from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 
 MORE_CALLS = 0.5
@@ -42,11 +42,10 @@ def _sentence(finding: Finding) -> str:
     return f"in the CUDA call {sanitized(finding.name)} {explained_part(finding)}"
 
 
-DETECTOR = Detector(
+DETECTOR = host_detector(
     kind=CauseKind.CUDA_CALL,
     findings=_findings,
     sentence=_sentence,
-    tables=(TABLE,),
     states=(HostState.CUDA_CALL,),
-    precedence=Precedence.EXPLANATION,
+    capture=Record.DEVICE,
 )

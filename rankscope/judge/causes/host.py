@@ -1,14 +1,22 @@
 """Causes on the host: states in which slow ranks' training threads stayed longer than peers."""
 
+from functools import partial
+
 import polars as pl
 from msgspec.structs import replace
 
 from rankscope.judge.causes.context import CauseContext
+from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.wording import ms
 
 TABLE = "host_states"
+
+host_detector = partial(
+    Detector, tables=(TABLE,), capture=Record.HOST, precedence=Precedence.EXPLANATION
+)
 
 LEAST_HOST_SHARE = 0.3
 """Share of the excess that what the host did must explain to be named."""

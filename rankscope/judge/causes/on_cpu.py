@@ -8,12 +8,11 @@ import polars as pl
 
 from rankscope.judge.causes.blocked import in_calls
 from rankscope.judge.causes.context import CauseContext
-from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.judge.causes.host import (
-    TABLE,
     allocates,
     explained,
     explained_part,
+    host_detector,
     host_finding,
     largest,
     state_is,
@@ -21,7 +20,6 @@ from rankscope.judge.causes.host import (
 from rankscope.model.host_events import COLLECTING
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
-from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import percent
 
@@ -59,12 +57,9 @@ def _sentence(finding: Finding) -> str:
     return f"computing {explained_part(finding)} on the CPU, {where}"
 
 
-DETECTOR = Detector(
+DETECTOR = host_detector(
     kind=CauseKind.ON_CPU,
     findings=_findings,
     sentence=_sentence,
-    tables=(TABLE,),
     states=(HostState.ON_CPU,),
-    capture=Record.HOST,
-    precedence=Precedence.EXPLANATION,
 )

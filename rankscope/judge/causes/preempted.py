@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext
-from rankscope.judge.causes.detector import Detector, Precedence
-from rankscope.judge.causes.host import TABLE, explained, explained_part, host_finding, state_is
+from rankscope.judge.causes.host import (
+    explained,
+    explained_part,
+    host_detector,
+    host_finding,
+    state_is,
+)
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
-from rankscope.sources.recorders import Record
 from rankscope.util.wording import ms
 
 
@@ -29,12 +33,9 @@ def _sentence(finding: Finding) -> str:
     )
 
 
-DETECTOR = Detector(
+DETECTOR = host_detector(
     kind=CauseKind.PREEMPTED,
     findings=_findings,
     sentence=_sentence,
-    tables=(TABLE,),
     states=(HostState.ON_CPU, HostState.OFF_CPU),
-    capture=Record.HOST,
-    precedence=Precedence.EXPLANATION,
 )

@@ -3,18 +3,16 @@
 from collections.abc import Iterator
 
 from rankscope.judge.causes.context import CauseContext
-from rankscope.judge.causes.detector import Detector, Precedence
 from rankscope.judge.causes.host import (
-    TABLE,
     explained,
     explained_part,
+    host_detector,
     host_finding,
     largest,
     state_is,
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
-from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 
 
@@ -30,11 +28,8 @@ def _sentence(finding: Finding) -> str:
     return f"the profiler itself took {explained_part(finding)} ({sanitized(finding.name)})"
 
 
-DETECTOR = Detector(
+DETECTOR = host_detector(
     kind=CauseKind.PROFILER,
     findings=_findings,
     sentence=_sentence,
-    tables=(TABLE,),
-    capture=Record.HOST,
-    precedence=Precedence.EXPLANATION,
 )
