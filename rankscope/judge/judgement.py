@@ -106,7 +106,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     straggler = _known(inputs, prices, best) if best is not None and main == "ranks" else None
     first = None if straggler is None or straggler.is_by_design else straggler.claim
     beside = [each.claim for each in priced if each is not best or straggler is None]
-    others = _in_addition(inputs, prices, first, beside, carries)
+    others = _in_addition(inputs, prices, first, beside, carries) if beside else []
     others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
     others = [_known(inputs, prices, each) for each in others[:FEW]]
     remaining = np.maximum(prices.everything - together, 0.0)
@@ -145,8 +145,9 @@ def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Strag
     """A straggler with its gain as it is said, and the ranks that have more to do."""
     claim = straggler.claim
     healed, numbers = inputs.healed(claim), claim.pattern.iterations
-    mean = healed[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
-    excess = dict(zip(inputs.excess.ranks.tolist(), mean.tolist(), strict=True))
+    named = np.isin(inputs.excess.ranks, claim.ranks)
+    mean = healed[np.ix_(named, np.isin(inputs.excess.numbers, numbers))].sum(axis=2).mean(axis=1)
+    excess = dict(zip(inputs.excess.ranks[named].tolist(), mean.tolist(), strict=True))
     work = more_work(inputs.tables, inputs.role_of, numbers).filter(pl.col("more"))
     if _is_beside_steps(inputs, claim):
         work = work.clear()

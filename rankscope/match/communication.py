@@ -145,9 +145,9 @@ def match_run(
         iterations: only calls in these; None: in all.
     """
     calls = _read_calls(scope.tables, iterations)
-    matched = match(calls, scope.utc_starts, links, reuse, _spans(scope))
     if reuse is not None:
-        return matched
+        return match(calls, scope.utc_starts, links, reuse)
+    matched = match(calls, scope.utc_starts, links, spans=_spans(scope))
     ranks = scope.tables.ranks
     hosts = {
         rank: None if scope.utc_starts[rank] is None else host

@@ -165,7 +165,7 @@ def union(start: Times, end: Times) -> tuple[Times, Times]:
     """The intervals merged into disjoint ones, in order; touching ones become one."""
     real = end > start
     start, end = start[real], end[real]
-    if not len(start):
+    if (start[1:] > end[:-1]).all():
         return start, end
     order = np.argsort(start, kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])
