@@ -45,7 +45,7 @@ FITTED = 32
 """Clocks that are fitted at once; bounds memory."""
 
 SORTED = 256
-"""Longest row that numpy sorts sooner than polars finds its median."""
+"""Longest row that numpy sorts sooner than it finds its middle."""
 
 ROUNDS = 2
 """Number of refinements of all clocks against the consensus of ends."""
@@ -394,7 +394,11 @@ def _level(values: Floats) -> tuple[Floats, Floats]:
 def medians(values: Floats | Times) -> Floats:
     """The median of each row, as of `np.median`, which takes 3 times as long."""
     count = values.shape[1]
+    half = count // 2
     if count > SORTED:
-        return np.array([pl.Series(row).quantile(0.5, "midpoint") for row in values])
-    ordered = np.sort(values, axis=1)
-    return np.asarray((ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2)
+        ordered = np.partition(values, half, axis=1)
+        lower = ordered[:, half] if count % 2 else ordered[:, :half].max(axis=1)
+    else:
+        ordered = np.sort(values, axis=1)
+        lower = ordered[:, (count - 1) // 2]
+    return np.asarray((lower + ordered[:, half]) / 2)
