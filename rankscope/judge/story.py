@@ -208,8 +208,12 @@ def _costliest_set(
     else:
         parts = [spans]
     chances = chance_of_sets(parts, excess.roles, [(part, rows) for part, rows, *_ in tried])
+    role_sizes = np.bincount(excess.roles)
     best, worth = None, 0.0
-    for (_, _, rows, pattern, gain), chance in zip(tried, chances.tolist(), strict=True):
+    for (_, _, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
+        of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
+        # the other half of a role may as well be fast
+        chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
             worth = gain * (1 - chance)

@@ -198,6 +198,16 @@ def test_a_host_that_is_slow_together() -> None:
     assert ranks_of(story(late)) == [(4, 5, 6, 7)]
 
 
+def test_half_of_the_ranks_need_more_evidence() -> None:
+    """A rank of two that is slow is one that is fast: either would be found."""
+    late = noise(2, 12, 0.1)
+    late[0] += 10.0
+    (found,) = story(late[:, :9]).slow
+    assert found.chance is None, "a fact, of which chance would find either in 1 of 128 runs"
+    (found,) = story(late).slow
+    assert found.chance is not None
+
+
 def test_a_host_that_stalls_once_is_one_fact() -> None:
     late = noise(16, 30)
     late[4:8, 11] += 40.0
@@ -272,9 +282,9 @@ def test_spells_of_several_ranks_are_facts() -> None:
 
 def test_the_weakest_iteration_of_a_spell_decides_nothing() -> None:
     """It hardly exceeds the noise, which is 5 * 3.2 ms; the others do by far."""
-    late = noise(2, 9, 2.0)
-    late[1, 1:8] += 40.0
-    late[1, 4] = late[0, 4] + 16.2
+    late = noise(2, 11, 2.0)
+    late[1, 1:10] += 40.0
+    late[1, 5] = late[0, 5] + 16.2
     (found,) = story(late).slow
     assert (found.ranks, found.chance) == ((1,), None)
 
