@@ -15,7 +15,7 @@ from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.story import Slow
+from rankscope.judge.story import Slow, is_loading
 from rankscope.model.kinds import STEP_PHASES, Phase
 from rankscope.util.robust import Floats
 from rankscope.util.wording import percent
@@ -60,9 +60,18 @@ class Judgement:
     left_ns: int
 
     @property
+    def why_bound(self) -> str | None:
+        """Why gains are upper bounds, in words; None: they are exact."""
+        named = self.others if self.straggler is None else [self.straggler, *self.others]
+        always = [each.claim for each in named if each.claim.pattern.always]
+        if self.prices.why_bound is None and any(is_loading(self.inputs.excess, c) for c in always):
+            return "others may load ahead meanwhile, and nothing tells whether they would keep up"
+        return self.prices.why_bound
+
+    @property
     def at_most(self) -> str:
         """`at most ` before gains that are upper bounds."""
-        return "" if self.prices.why_bound is None else "at most "
+        return "" if self.why_bound is None else "at most "
 
     def part(self, gain_ns: int) -> str:
         """`at most 20 %`: a gain as a share of the time."""

@@ -151,7 +151,7 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             f"{counted(len(missing), 'rank')} of the job ({span(missing, MOST_LISTED)}) "
             f"{agreeing(len(missing), 'has', 'have')} no report, and may be slower"
         )
-    elif judged.prices.why_bound is not None:
-        yield f"{judged.prices.why_bound}, so gains are upper bounds"
+    elif judged.why_bound is not None:
+        yield f"{judged.why_bound}, so gains are upper bounds"
     elif played < len(inputs.numbers):
         yield f"gains are estimated from {played} of the iterations"

@@ -72,7 +72,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     traits, lead, rest = _traits(excess, noise, spans)
     facts = _facts(rest, noise)
     first = next(iter((*traits, *facts, lead)))
-    loaders_bind = first is not None and _is_loading(excess, first) and _loaders_bind(excess, first)
+    loaders_bind = first is not None and is_loading(excess, first) and _loaders_bind(excess, first)
     if loaders_bind:
         traits, lead, rest = _traits(excess.beside(Phase.LOAD), noise, None)
         facts = _facts(rest, noise)
@@ -124,7 +124,7 @@ def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
     return joined
 
 
-def _is_loading(excess: Excess, claim: Slow) -> bool:
+def is_loading(excess: Excess, claim: Slow) -> bool:
     """Whether at least half of what the ranks need more is for loading."""
     if Phase.LOAD not in excess.phases:
         return False

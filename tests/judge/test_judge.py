@@ -205,6 +205,21 @@ def test_a_validation_on_one_rank_is_a_task_of_its_own(unnamed: str | None) -> N
     assert "more work" in verdict.sentence
 
 
+@pytest.mark.parametrize(("phase", "first"), [("load", 0), ("load", 2), ("forward", 0)])
+def test_loaders_of_others_may_not_keep_up(phase: str, first: int) -> None:
+    """They wait in every iteration, and load ahead meanwhile."""
+    cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
+    late = pl.Series([20 * MS * (rank == 3 and i >= first) for rank, i in cells])
+    wide = wide_of([(rank, i, 0.0) for rank, i in cells])
+    wide = wide.with_columns(late.alias(f"{phase}_ns"), work_ns=pl.col("work_ns") + late)
+    given = inputs_of(wide, run=SUMMARY)
+    verdict = judge(given, Exact(given.excess))
+    assert (verdict.ranks, verdict.gain_ns) == ((3,), 20 * MS * (COUNT - first))
+    bound = (phase, first) == ("load", 0)
+    says = "others may load ahead" in verdict.sentence, "save at most" in verdict.sentence
+    assert (*says, verdict.gain_is_bound) == (bound, bound, bound)
+
+
 def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
     rows = [(r, i, 20.0 * (r == i % RANKS)) for r in range(RANKS) for i in range(COUNT)]
     fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (3,)), None)
