@@ -3,6 +3,7 @@
 See METHOD.md#verdict.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -83,20 +84,24 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     total, claims = inputs.total_ns, inputs.claims
     least = LEAST_GAIN * total
     carries = {claim: _carries(prices, claim) for claim in claims}
-    some = any(carries.values())
     nothing = np.broadcast_to(0.0, prices.everything.shape)  # takes no memory
-    together = reduce(np.maximum, map(inputs.healed, claims), nothing)
+
+    def healed(some: Sequence[Slow]) -> Floats:
+        return reduce(np.maximum, map(inputs.healed, some), nothing)
+
+    def carried(some: Sequence[Slow]) -> bool:
+        return any(carries[claim] for claim in some)
+
     components: dict[Component, Floats] = {}
     if prices.role is not None:
         components["role"] = prices.role
     if prices.transfer is not None:
         components["transfer"] = nothing
-    played = chain(
-        [prices.everything, *components.values(), together],
-        map(inputs.healed, claims),  # one at a time: they are large
+    sets = [claims, *([claim] for claim in claims)]
+    everything, *gained = prices.of(
+        chain([prices.everything, *components.values()], map(healed, sets)),
+        [True, *(name == "transfer" for name in components), *map(carried, sets)],
     )
-    transfers = [True, *(name == "transfer" for name in components), some, *carries.values()]
-    everything, *gained = prices.of(played, transfers)
     gains = dict(zip(components, gained, strict=False))
     named, *by_claim = gained[len(components) :]
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
@@ -108,15 +113,19 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
         main = None
+    together = healed(claims)
     if main == "role":
         together = np.maximum(together, components["role"])
     if main in ("role", "transfer"):
-        (named,) = prices.of([together], [main == "transfer" or some])
+        (named,) = prices.of([together], [main == "transfer" or carried(claims)])
     straggler = _known(inputs, prices, best) if best is not None and main == "ranks" else None
-    first = None if straggler is None or straggler.is_by_design else straggler.claim
+    # what the others save once the first one is healed
+    first = [] if straggler is None or straggler.is_by_design else [straggler.claim]
     beside = [each.claim for each in priced if each is not best or straggler is None]
-    others = _in_addition(inputs, prices, first, beside, carries) if beside else []
-    others = sorted((each for each in others if each.gain_ns >= least), key=lambda e: -e.gain_ns)
+    sets = [first, *([*first, claim] for claim in beside)]
+    before, *after = prices.of(map(healed, sets), map(carried, sets)) if beside else [0]
+    added = sorted(zip(beside, after, strict=True), key=lambda each: -each[1])
+    others = [Straggler(claim, gain - before) for claim, gain in added if gain - before >= least]
     others = [_known(inputs, prices, each) for each in others[:FEW]]
     remaining = np.maximum(prices.everything - together, 0.0)
     cost = prices.most(prices.everything, everything)
@@ -131,23 +140,6 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         others=others,
         left_ns=prices.most(remaining, max(everything - named, 0)),
     )
-
-
-def _in_addition(
-    inputs: VerdictInputs,
-    prices: Prices,
-    first: Slow | None,
-    beside: list[Slow],
-    carries: dict[Slow, bool],
-) -> list[Straggler]:
-    """Claims with what healing each of them saves once the first one is healed."""
-    base = np.zeros_like(prices.everything) if first is None else inputs.healed(first)
-    carried = first is not None and carries[first]
-    before, *after = prices.of(
-        chain([base], (np.maximum(base, inputs.healed(claim)) for claim in beside)),
-        [carried, *(carried or carries[claim] for claim in beside)],
-    )
-    return [Straggler(claim, gain - before) for claim, gain in zip(beside, after, strict=True)]
 
 
 def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Straggler:
