@@ -8,8 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from rankscope.sources.conventions import synchronises
 from tests.cases import EXTRA_MS, PLAIN, assert_slow, codes, mean_ms, read
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
 from tests.support import Cli, mostly_slow
@@ -93,6 +95,14 @@ def test_launches_of_any_api_are_counted_once(tmp_path: Path) -> None:
 
     found = codes(read(write(tmp_path / "job", PLAIN, other_api)))
     assert found["records-missing"].startswith("rank 1: 42 of 96 launches of kernels (44 %)")
+
+
+@pytest.mark.parametrize(
+    "name", ["urQueueFinish", "aclrtSynchronizeStream", "zeEventHostSynchronize"]
+)
+def test_calls_of_any_api_wait_for_the_device(name: str) -> None:
+    calls = pl.DataFrame({"name": [name, "urEnqueueEventsWait"], "start": 0, "end": 10})
+    assert calls.filter(synchronises())["name"].to_list() == [name]
 
 
 def test_a_stream_without_records_makes_no_clock_late(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from rankscope.util.numbers import NEVER
 
 SYNCHRONISING = "|".join(
     (
-        r"^(cu(da)?|hip)(Stream|Device|Thread|Ctx|Event)Synchronize",
+        r"Synchronize|^ur(QueueFinish|EventWait)",  # of any API
         r"^(cu(da)?|hip)Memcpy",  # with pageable memory, even an asynchronous copy waits
         r"^(cuda|hip)Free(Host)?(_|$)",
         r"^cuMemFree(Host)?(_|$)",
