@@ -13,18 +13,21 @@ from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.story import Story, story_of
 from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
+from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.match.roles import ALL
 from rankscope.match.waits import own_spans
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import recorder_of
+from rankscope.store.tables import RunTables
 from rankscope.util.robust import Floats
+from rankscope.util.threads import threaded
 
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASES)))
 """The columns of the metric table for the verdict and for the replay."""
 
 NAMED_WORK = ("rank", "kind", "name", "total_ns", "count")
-"""The columns of ACTIVITIES in which a wait may hide; all would take 20 times the memory."""
+"""The columns of ACTIVITIES in which a wait may hide."""
 
 FEW_ITERATIONS = 3
 """Most selected iterations for which the work between collectives is computed."""
@@ -77,7 +80,7 @@ def verdict_inputs(
         known=excess_of(judged, metric) if metric else None,
         hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
         tables=tables_of(tables),
-        named_work=lambda: tables.read("activities", NAMED_WORK, iterations=numbers, narrow=True),
+        named_work=lambda: _named_work(tables, numbers),
         exposed_transfer_ns=transfer_ns,
         unmatched_ns=unmatched_ns,
         stages=lambda: _stages(comparison),
@@ -145,6 +148,23 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool)
         return rows
     late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective
     return rows.with_columns(work_ns=late, other_ns=late)
+
+
+def _named_work(tables: RunTables, numbers: tuple[int, ...]) -> pl.DataFrame:
+    """NAMED_WORK, summed over some iterations."""
+    ranks = tables.ranks["rank"].sort().to_list()
+    parts = (
+        tables.read(
+            "activities",
+            NAMED_WORK,
+            ranks=ranks[first : first + RANKS_AT_ONCE],
+            iterations=numbers,
+            narrow=True,
+        )
+        for first in range(0, len(ranks), RANKS_AT_ONCE)
+    )
+    amounts = pl.col("total_ns", "count").sum()
+    return pl.concat(threaded(lambda part: part.group_by(NAMED_WORK[:3]).agg(amounts), parts))
 
 
 def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:

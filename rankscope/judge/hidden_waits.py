@@ -74,9 +74,7 @@ def _labelled(activities: pl.DataFrame, roles: dict[int, str], sizes: Counter[st
 
     Kernels of one name are compared by themselves if all ranks launch equally many of them.
     """
-    work = activities.filter(pl.col("kind").is_in(["kernel", "copy", "idle"]))
-    work = work.group_by("rank", "kind", "name").agg(pl.col("total_ns", "count").sum())
-    work = work.with_columns(
+    work = activities.filter(pl.col("kind").is_in(["kernel", "copy", "idle"])).with_columns(
         pl.col("kind", "name").cast(pl.String),
         role=pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String),
     )

@@ -51,7 +51,7 @@ class VerdictInputs:
     tables: Callable[[str, Collection[int]], pl.DataFrame | None]
     """Table and iterations → its rows of all ranks; None where the run has no such table."""
     named_work: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
-    """rank, kind, name, total_ns and count of ACTIVITIES in the selected iterations, narrow."""
+    """rank, kind, name, total_ns and count of ACTIVITIES, summed over the selected iterations."""
     stages: Callable[[], frozenset[tuple[int, ...]]] = field(default=frozenset)
     """Ranks of a pipeline that may hold a part of the model each, where roles are not given."""
     exposed_transfer_ns: int | None = None
