@@ -95,6 +95,7 @@ def compare(
         prices = _prices(comparison, inputs, parts, instances)
         comparison = replace(scored.result(), _waits=by_rank)
     del rows
+    give_back()
     comparison = _judged(comparison, inputs, prices, until)
     give_back()
     return comparison
