@@ -20,18 +20,22 @@ from tests.support import Cli, edit, mostly_slow
 
 
 @pytest.mark.parametrize(
-    ("stated", "alike"), mostly_slow([(True, True), (False, False), (True, False)])
+    ("stated", "alike"),
+    mostly_slow([("rank", True), ("", False), ("[TP0{0}-EP0{0}] ", None), ("rank", False)], 3),
 )
-def test_one_file_of_all_ranks(tmp_path: Path, stated: bool, alike: bool) -> None:
-    """Ids of launches are unique in a process, not in the file; `alike`: nor are process ids."""
+def test_one_file_of_all_ranks(tmp_path: Path, stated: str, alike: bool | None) -> None:
+    """Ids of launches are unique in a process; `alike`: process ids are not; None: devices'."""
     folder = write(tmp_path / "parts", PLAIN)
     events = []
     for rank in (0, 1, 2, 3):
         trace = json.loads((folder / f"rank{rank}.pt.trace.json").read_text())
         for each in trace["traceEvents"]:
-            each["pid"] += -rank if alike else 1000 * (4 - rank) if stated else 1000 * rank
-            if stated:
+            apart = 1000 * (4 - rank) if stated else 1000 * rank
+            each["pid"] += {True: -rank, None: 0, False: apart}[alike]
+            if stated == "rank":
                 each["args"]["rank"] = rank
+            elif stated:
+                each["pid"] = f"{stated.format(rank)}{each['pid']}"
             elif each["cat"] == "kernel":
                 each["args"]["device"] = rank
             events.append(each)
@@ -39,7 +43,7 @@ def test_one_file_of_all_ranks(tmp_path: Path, stated: bool, alike: bool) -> Non
     (tmp_path / "job" / "merged.json").write_text(json.dumps({"traceEvents": events}))
     run = read(tmp_path / "job")
     assert_slow(run)
-    assert ("ranks-by-order" in codes(run)) is not stated
+    assert ("ranks-by-order" in codes(run)) is not bool(stated)
 
 
 def test_a_helper_with_ranges_like_those_of_its_parent_is_no_rank(tmp_path: Path) -> None:

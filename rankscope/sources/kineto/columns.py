@@ -119,6 +119,9 @@ LATEST_NS = 2**61
 RANK_NAME = re.compile(r"\brank[\s_:#-]*([0-9]{1,7})\b", re.IGNORECASE)
 """In the names that merging tools give processes."""
 
+RANK_LABEL = re.compile(r"\[([A-Z]{2}[0-9]{1,6}-?)+\]")
+"""What the merging tool of SGLang writes before process ids: tensor, data, pipeline, expert."""
+
 NOTHING = Args()
 
 
@@ -260,12 +263,23 @@ def _blocks(args: list[Args]) -> pl.Series:
     return pl.Series(blocks, dtype=pl.Float64)
 
 
-def _stated_ranks(args: list[Args]) -> pl.Series:
+def _stated_ranks(events: list[Event]) -> pl.Series:
     """The rank that each event states; null without a whole number."""
-    ranks = [each.rank for each in args]
+    ranks = [None if each.args is None else each.args.rank for each in events]
     if ranks.count(None) < len(ranks):
         ranks = [each if type(each) is int else None for each in ranks]
+    elif ranks and isinstance(events[0].pid, str):
+        ranks = [_labelled(str(each.pid)) for each in events]
     return pl.Series(ranks, dtype=pl.Int64)
+
+
+@cache
+def _labelled(process: str) -> int | None:
+    """The rank of `[TP02-DP00] 83`; None without one, or of two dimensions."""
+    label = RANK_LABEL.match(process)
+    places = {*map(int, re.findall("[0-9]+", label[0]))} if label else {0, 1, 2}
+    *others, rank = sorted(places)
+    return None if {*others} - {0} else rank
 
 
 def _named_ranks(args: list[Args]) -> pl.Series:
@@ -289,7 +303,7 @@ SOURCES: dict[str, tuple[bool, Read]] = {
     "process": (True, _numbers("pid")),
     "owner": (True, _numbers("pid")),
     "thread": (True, _numbers("tid")),
-    "rank": (False, _stated_ranks),
+    "rank": (True, _stated_ranks),
     "named": (False, _named_ranks),
     "collective": (False, _texts("collective")),
     "element": (False, _texts("element")),

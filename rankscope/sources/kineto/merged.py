@@ -33,14 +33,14 @@ PIDS = 2**32
 def apart(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
     """The events of ranks that share a process id, with a process of its own for each rank.
 
-    Containers number their processes alike. The id is then that of the process plus PIDS times
-    the rank that the event states.
+    Containers number their processes alike, and hosts their devices. The id is then that of the
+    process plus PIDS times the rank that the event states.
 
     Args:
         frames: each with a column `process` or `owner`, and `rank`.
     """
-    of_host = [each.select("process", "rank") for each in frames if "process" in each.columns]
-    known = pl.concat(of_host).drop_nulls().unique()
+    owned = pl.coalesce(pl.col("^(process|owner)$")).alias("process")
+    known = pl.concat(each.select(owned, "rank") for each in frames).drop_nulls().unique()
     if known["process"].n_unique() == known.height:
         return frames
     return [
