@@ -12,7 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from rankscope.judge.replay_inputs import Numbers, RankChunk, ReplayInput, Small, chunk_input
+from rankscope.judge.replay_inputs import (
+    AFTER_END,
+    Numbers,
+    RankChunk,
+    ReplayInput,
+    Small,
+    chunk_input,
+)
 from rankscope.match.clocks import Aligner
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of, columns_of
@@ -39,6 +46,8 @@ class Step(NamedTuple):
     calls: slice  # in the order of the replay
     starts: Numbers  # where those of each instance begin among them
     groups: Numbers
+    queued: Numbers  # those that stand in a queue, by their place here
+    behind: Numbers  # the instance before each of those
     service: Floats  # what each takes once its last member and those before it are there, ns
     which: Numbers  # the instances
     freed: Small  # the intervals that they end
@@ -147,6 +156,7 @@ class Replay:
         # an instance is played after all that its members called before it
         level = _levels(np.split(instance, np.cumsum(run.counts)[:-1]), count)
         order = np.argsort(level, kind="stable")
+        behind = _queues(run, done)
         # calls of an instance stand together, in the order in which instances are played
         sizes = np.bincount(instance, minlength=count)
         order = order[sizes[order] > 0]
@@ -175,13 +185,20 @@ class Replay:
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
             self._service[which] = np.maximum(done[which] - ready, 0)
-            service = self._service[which]
+            predecessor_end = np.where(behind[which] < 0, limits.min, done[behind[which]])
+            in_queue = (ready < predecessor_end) & (predecessor_end <= done[which])
+            ready = np.where(in_queue, predecessor_end, ready)
+            queued = np.flatnonzero(in_queue)
+            service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
             starts, ends = first[which] - low, self._ends[low:high]
             freeing = np.flatnonzero(ends >= 0)
             owner = np.searchsorted(starts, freeing, side="right") - 1
+            queues = queued, behind[which[queued]]
             frees = ends[freeing], owner
-            self._steps.append(Step(slice(low, high), starts, groups, service, which, *frees))
+            self._steps.append(
+                Step(slice(low, high), starts, groups, *queues, service, which, *frees)
+            )
 
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
         """The time that each healing would save, ns, at least 0.
@@ -238,6 +255,7 @@ class Replay:
             unchanged = np.zeros_like(transfers[0])
             savings = np.stack([unchanged if h.transfer is None else h.transfer for h in healings])
         through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
+        over = np.full((len(healings), self._count), -np.inf)  # when each instance is
         for step in self._steps:
             service: Floats = step.service
             if transfers:
@@ -248,8 +266,11 @@ class Replay:
             # transfer is done
             last = np.maximum.reduceat(arrival, step.starts, axis=1)
             end = np.maximum(last, through[:, step.groups])
+            if len(step.queued):
+                end[:, step.queued] = np.maximum(end[:, step.queued], over[:, step.behind])
             end += service
             through[:, step.groups] = end
+            over[:, step.which] = end
             # that holds up the ranks whose intervals end with it
             if len(step.freed):
                 before = delay.take(step.freed, axis=1)
@@ -293,6 +314,26 @@ class Replay:
                 for own, border, cut in zip(work, self._borders, cuts, strict=True)
             ]
         )
+
+
+def _queues(run: ReplayInput, done: Numbers) -> Numbers:
+    """For each instance, the one that is through before it, among those called at the same moment.
+
+    Collectives that a rank calls at the same moment share its links, or one waits for the other, so
+    that they transfer one after the other. The last one counts. -1: no other instance, or a member
+    has it first.
+    """
+    before = np.append(-1, run.instance[:-1]).astype(np.int64)
+    together = np.abs(np.diff(run.arrived, prepend=0)) <= AFTER_END
+    first = np.cumsum(run.counts) - run.counts
+    together[first[run.counts > 0]] = False  # another rank's
+    leads = ~together & np.append(together[1:], False)
+    called, before = run.instance[together], before[together]
+    by_end = np.argsort(done[before], kind="stable")
+    behind = np.full(len(done), -1)
+    behind[called[by_end]] = before[by_end]
+    behind[run.instance[leads]] = -1
+    return behind
 
 
 def _levels(calls: Sequence[Small], count: int) -> Small:

@@ -61,3 +61,42 @@ def test_what_was_played_is_not_played_again(monkeypatch: pytest.MonkeyPatch) ->
     gains = played.gains_ns([less_work(played, 3, 100), less_work(played, 3, 50)], (0,))
     monkeypatch.setattr(Replay, "_played", None)
     assert played.gains_ns([less_work(played, 3, 50)] * 2, (0,)) == [gains[1]] * 2
+
+
+def test_a_collective_stands_in_the_queue_of_the_one_before_it() -> None:
+    """Of two communicators, the second one's transfer starts when the first one's is through."""
+    calls = [
+        *((rank, 0, 0, 100, 500) for rank in (0, 1)),  # slow: 400 us
+        *((rank, 1, 1, 100, 520) for rank in (0, 1, 2)),  # 20 us, once ranks 0 and 1 are free
+    ]
+    played = replay(calls, {0: 600, 1: 600, 2: 600}, dict.fromkeys(range(3), (100, 520)))
+    healed = Healing(transfer=np.array([300.0, 0]) * US)
+    assert played.gains_ns([healed], (0,)) == [300 * US]
+    assert played.service(3)[:2].tolist() == [400 * US, 420 * US], "each by its own members"
+    assert np.isnan(played.service(3)[2])
+
+
+def test_a_collective_stands_in_the_queue_of_the_last_one_before_it() -> None:
+    """Ranks 0 and 1 reduce among themselves, 2 and 3 too, later; then all together."""
+    calls = [
+        *((rank, 0, 0, 300, 500) for rank in (0, 1)),
+        *((rank, 1, 1, 100, 320) for rank in (2, 3)),
+        *((rank, 2, 2, 300 if rank < 2 else 100, 510) for rank in range(4)),
+    ]
+    played = replay(calls, dict.fromkeys(range(4), 600), dict.fromkeys(range(4), (300, 510)))
+    healed = Healing(transfer=np.array([150.0, 0, 0]) * US)
+    assert played.gains_ns([healed], (0,)) == [150 * US]
+
+
+def test_a_collective_that_a_member_has_first_stands_in_no_queue() -> None:
+    """Rank 1 is through another one shortly before it; rank 0, which comes last, is not."""
+    calls = [
+        *((0, 0, 0, 400, 420), (1, 0, 0, 300, 420)),
+        *((rank, 1, 1, 300, 410) for rank in (1, 2)),
+        *((0, 2, 2, 400, 450), (3, 2, 2, 300, 450)),
+    ]
+    played = replay(calls, dict.fromkeys(range(4), 600), {1: (300, 420)})
+    sooner = 80 * 400 / 600  # of all that rank 0 does
+    assert played.gains_ns([less_work(played, 0, 80)], (0,)) == [
+        pytest.approx((80 + sooner) / 4 * US, rel=1e-3)
+    ]
