@@ -154,17 +154,11 @@ def _named_work(tables: RunTables, numbers: tuple[int, ...]) -> pl.DataFrame:
     """NAMED_WORK, summed over some iterations."""
     ranks = tables.ranks["rank"].sort().to_list()
     parts = (
-        tables.read(
-            "activities",
-            NAMED_WORK,
-            ranks=ranks[first : first + RANKS_AT_ONCE],
-            iterations=numbers,
-            narrow=True,
-        )
+        tables.read("activities", NAMED_WORK, ranks=ranks[first : first + RANKS_AT_ONCE],
+                    iterations=numbers, narrow=True)
         for first in range(0, len(ranks), RANKS_AT_ONCE)
-    )
-    amounts = pl.col("total_ns", "count").sum()
-    return pl.concat(threaded(lambda part: part.group_by(NAMED_WORK[:3]).agg(amounts), parts))
+    )  # fmt: skip
+    return pl.concat(threaded(lambda part: part.group_by(NAMED_WORK[:3]).sum(), parts))
 
 
 def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:

@@ -164,8 +164,7 @@ def _moments(
 
 def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
     """The duration of each call above the shortest of its instance, and the shortest ones."""
-    duration = rows["end_ns"].to_numpy() - rows["arrival_ns"].to_numpy()
-    waits = duration.reshape(members, -1)
+    waits = (rows["end_ns"].to_numpy() - rows["arrival_ns"].to_numpy()).reshape(members, -1)
     shortest = waits.min(axis=0)
     waits -= shortest
     return waits, shortest
