@@ -147,6 +147,21 @@ def test_a_phase_that_never_ended_is_of_no_other_iteration(tmp_path: Path) -> No
     assert_slow(run)
 
 
+def test_phases_that_last_for_iterations_by_design_cost_none(tmp_path: Path) -> None:
+    """Each batch is loaded two steps ahead."""
+
+    def ahead(_rank: int, trace: dict[str, Any]) -> None:
+        steps = [each for each in trace["traceEvents"] if each["name"].startswith("ProfilerStep")]
+        trace["traceEvents"] += [
+            {**one, "name": "load batch", "ts": one["ts"] + 10, "dur": last["ts"] - one["ts"]}
+            for one, last in zip(steps, steps[3:], strict=False)
+        ]
+
+    run = read(write(tmp_path / "job", PLAIN, ahead))
+    assert len(run.compare().facts.iterations) == 11
+    assert run.compare().verdict.ranks == (2,)
+
+
 @pytest.mark.parametrize(
     ("head", "field", "ended"),
     mostly_slow(
