@@ -92,8 +92,7 @@ class Answers:
         with api.reading(self._folders.database(question.db)) as run:
             comparison = run.compare(_options(question.iter_range), until=Stage.VERDICT)
             picks = picks_of(comparison, question.metric)
-            together = picks.files and not picks.unopenable and not picks.in_browser
-            command = open_command(picks.files) if together else None
+            command = open_command(picks.files) if picks.in_gui else None
             return picks_document.pick_reports(
                 run.db, comparison, comparison.warnings, picks, command
             )

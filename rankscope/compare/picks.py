@@ -102,6 +102,11 @@ class Picks:
         return any(formats.of_report(file).viewer is Viewer.BROWSER for file in self.files)
 
     @property
+    def in_gui(self) -> bool:
+        """Whether the Nsight Systems GUI opens all of them."""
+        return bool(self.files) and not self.unopenable and not self.in_browser
+
+    @property
     def total_bytes(self) -> int:
         """Size of `files`."""
         return sum(file.stat().st_size for file in self.files)

@@ -34,7 +34,7 @@ from rankscope.model.timeline import (
     TIMELINE_WINDOWS,
 )
 from rankscope.sources.discover import describe_again
-from rankscope.sources.moved import located
+from rankscope.sources.moved import PUT_BACK, located
 from rankscope.sources.name_numbers import found_before
 from rankscope.util.rank_list import few
 from rankscope.util.wording import agreeing, counted, ranks_text
@@ -289,7 +289,7 @@ def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
     except UnreadableReport as error:
         raise ReportError(
             f"{path}: is gone, and only it holds its ranks in detail",
-            hint="put it back or beside the database, or ingest it from where it lies now",
+            hint=PUT_BACK,
         ) from error
     times = {row["modified_ns"], file.modified_ns}
     if file.bytes != row["bytes"] or (path == stored and len(times) > 1):

@@ -86,7 +86,7 @@ def ingest_reports(
     target, paths = Path(db), list(paths)
     remove_abandoned(target.parent, target.name)
     unread: list[tuple[Path, ReportError]] = []
-    files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
+    files = discover(paths, lambda *each: unread.append(each))
     with closing(WorkerPool(jobs)) as pool:
         if scheduler is None and (rebuild or not exists(target)):
             pool.start(files)

@@ -26,7 +26,7 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
     run = inputs.run
     if run.ranks < 2:
         return inconclusive(
-            "there is only one rank, so there is nothing to compare it with",
+            "only one rank has a report, so there is nothing to compare it with",
             "profile at least two ranks of the job and ingest their reports together",
         )
     if not run.keep_time:

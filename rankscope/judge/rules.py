@@ -36,6 +36,12 @@ EXPOSED = "exposed_communication"
 
 MORE = "capture more iterations"
 
+TELL_APART = (
+    "say which ranges are iterations: --iteration REGEX, or annotate them: rankscope capture "
+    "--snippet"
+)
+"""What settles a verdict about captures that are one iteration each."""
+
 BALANCE_INPUT = "balance the input of the ranks: sequence lengths, batch sizes, tokens of an expert"
 
 BALANCE_ROLES = "balance the work of the roles: layers per stage, embedding and loss"
@@ -243,6 +249,7 @@ def undecided(judged: Judgement) -> Verdict | None:
     """Imbalance costs much, and some ranks lead, but chance is not unlikely enough."""
     inputs, lead = judged.inputs, judged.inputs.story.lead
     total, count, least = inputs.total_ns, inputs.story.count, LEAST_GAIN * inputs.total_ns
+    captures = inputs.run.of_captures
     if judged.everything_ns < MUCH * total:
         return None
     ranks = () if lead is None else lead.ranks
@@ -256,7 +263,8 @@ def undecided(judged: Judgement) -> Verdict | None:
     )
     if gain < least:
         reason = f"{costs}, and no rank is slow beyond chance"
-        return replace(inconclusive(reason, MORE), gain_all_ns=judged.cost_ns)
+        more = TELL_APART if captures else MORE
+        return replace(inconclusive(reason, more), gain_all_ns=judged.cost_ns)
     chance = _chance(lead)
     settles = iterations_to_settle(chance, ALPHA, count)
     causes = registry.findings(inputs.context(lead)) if lead and settles else ()
@@ -265,7 +273,9 @@ def undecided(judged: Judgement) -> Verdict | None:
     one = len(hosts or ranks) == 1
     explains = f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
     settle = "compare the reports: rankscope pick-reports; more iterations may not settle it"
-    if settles:
+    if captures:
+        settle = TELL_APART
+    elif settles:
         settle = f"{MORE}: about {settles} iterations would settle it"
     elif count <= FEW:
         settle = MORE
@@ -276,7 +286,7 @@ def undecided(judged: Judgement) -> Verdict | None:
         settle,
         _leading(judged, ranks, gain, lead),
     )
-    return replace(verdict, settles=settles or None)
+    return replace(verdict, settles=settles if settles and not captures else None)
 
 
 def network(judged: Judgement) -> Verdict | None:

@@ -100,7 +100,7 @@ def _expected_verdict(usable: list[CheckedReport]) -> str:
     codes = {problem.code for report in usable for problem in report.problems}
     on_gpu = all(report.clock == "gpu" for report in usable)
     if len({rank for report in usable for rank in report.ranks}) < 2:
-        return "will be inconclusive, because there is only one rank"
+        return "will be inconclusive, because only one rank has a report"
     if "nothing-to-compare" in codes:
         return "is impossible: no iteration is complete on every rank"
     if len(communicating) < 2:

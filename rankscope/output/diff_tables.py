@@ -44,7 +44,8 @@ def movers_table(changes: tuple[Change, ...], show_all: bool, judged: bool = Tru
     title = "Ranks that changed" if moved else "No rank changed beyond noise"
     if not judged:
         title = "By rank" if moved else "Changes of ranks are not judged"
-    return replace(_table(moved, judged), title=title)
+    largest = tuple(range(len(moved)))
+    return replace(_table(moved, judged), title=title, most_relevant=largest)
 
 
 def _table(changes: list[Change], judged: bool) -> Table:

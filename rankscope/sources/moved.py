@@ -6,6 +6,10 @@ LEVELS = 3
 """Folders to look in: that of the database, and this many minus one above it."""
 
 
+PUT_BACK = "ingest the reports from where they lie now, or put them back, or beside the database"
+"""What to do about reports that `located` does not find."""
+
+
 def located(report: Path, database: Path | None) -> Path:
     """Where a report is now: at its path, else where its database was moved to.
 

@@ -96,7 +96,7 @@ def test_it_foresees_what_the_verdict_can_say(
     if "inconclusive, because" in line:
         assert answer["verdict"]["class"] == "inconclusive"
         assert scene in ("gloo", "one rank")
-        reason = "(gloo's need a range)" if scene == "gloo" else "there is only one rank"
+        reason = "(gloo's need a range)" if scene == "gloo" else "only one rank has a report"
         assert line.endswith(f"{reason}.")
     else:
         assert f"on the {answer['run']['clock']} clock" in line

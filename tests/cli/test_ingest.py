@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Cli, edit
+from tests.support import SAMPLE, Cli, copied, edit
 
 REPORT_KEYS = {
     "path", "kind", "ranks", "rank_evidence", "iterations", "bytes", "status", "reason",
@@ -64,10 +64,17 @@ def test_missing_ranks_are_reported(cli: Cli, reports: list[Path]) -> None:
     assert result.document["run"]["world_size"] == 4
 
 
-def test_bad_reports_can_be_skipped_and_are_listed(cli: Cli, reports: list[Path]) -> None:
-    reports[1].write_bytes(b"")
+def test_bad_reports_can_be_skipped_and_are_listed(
+    cli: Cli, reports: list[Path], tmp_path: Path
+) -> None:
     folder = reports[0].parent
-    cli("ingest", folder).refused(3, f"leave such reports out: rankscope ingest {folder} --on-err")
+    leave_out = f"leave such reports out: rankscope ingest {folder} --on-err"
+    packed = folder / "report_rank_9.sqlite.zst"
+    packed.write_bytes(b"")
+    cli("ingest", folder).refused(3, leave_out)
+    packed.unlink()
+    reports[1].write_bytes(b"")
+    cli("ingest", folder).refused(3, leave_out)
     output = cli("ingest", reports[0].parent, "--on-error", "skip", "--format", "json").document
     skipped = output["reports"][1]
     assert (skipped["status"], skipped["ranks"], skipped["rank_evidence"]) == ("skipped", [], None)
@@ -76,6 +83,10 @@ def test_bad_reports_can_be_skipped_and_are_listed(cli: Cli, reports: list[Path]
     result = cli("ingest", reports[0].parent, "--on-error", "skip")
     assert "1 skipped" in result.out
     assert reports[1].name in result.err
+    for number in range(2):
+        copied(reports, tmp_path / f"copy {number}")
+    assert "skipped: and 1 more: -v" in cli("ingest", tmp_path, "--on-error", "skip").err
+    assert "more: -v" not in cli("ingest", tmp_path, "--on-error", "skip", "-v").err
 
 
 @pytest.mark.slow

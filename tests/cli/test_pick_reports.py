@@ -93,6 +93,21 @@ def test_exports_without_reports_cannot_be_opened_and_it_says_so(
     assert "and 2 more: there is no .nsys-rep file beside them" in text.err
 
 
+def test_reports_that_are_gone(cli: Cli, tmp_path: Path) -> None:
+    """They are not said to lack a file, and the hint works."""
+    copied(sorted(SAMPLE.glob("report*")), tmp_path / "here")
+    cli("ingest", "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    gone = cli("pick-reports")
+    assert "and 3 more: are gone; ingest the reports from where they lie now" in gone.err
+    assert ".nsys-rep" not in gone.err
+    cli("pick-reports", "--copy-to", "picks").refused(3, "is gone", "where they lie now")
+    cli("ingest", "there")
+    again = cli("pick-reports")
+    assert "there/report_rank_3" in again.out
+    assert not again.err
+
+
 def test_the_slow_rank_is_labelled(cli: Cli, stored: MakeStored) -> None:
     """Rank 3 is slow in forward, and neither first, median nor last in backward."""
     answer = cli(
@@ -121,6 +136,8 @@ def test_traces_are_for_a_browser(tmp_path: Path, cli: Cli) -> None:
         assert str(tmp_path / "traces" / f"trace-{rank}-of-3.json.gz") in shown
     document = cli("pick-reports", "--db", db, "--format", "json").document
     assert document["command"] is None
+    cli("report", "--db", db, "-o", "page.html")
+    assert "nsys-ui" not in Path("page.html").read_text("utf-8")
     assert not [each for each in document["warnings"] if each["code"] == "report-missing"]
     for option in (["--open"], ["--view", "x.nsys-view"]):
         cli("pick-reports", "--db", db, *option).refused(2, option[0], "ui.perfetto.dev")

@@ -39,7 +39,7 @@ def emitted_codes() -> set[str]:
         *single_report.CODES.values(),
         *single_report.OWN_HINTS,
     }
-    for path in PACKAGE.rglob("*.py"):
+    for path in (*PACKAGE.rglob("*.py"), *Path(main.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.Call):
                 continue

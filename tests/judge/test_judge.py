@@ -315,7 +315,8 @@ def test_who_leads_by_chance_is_said_and_not_accused() -> None:
     late = [16, 16, 15, 17, 0, 14, 16]
     rows = [(1, i, float(late[i])) for i in range(7)]
     rows += [(rank, i, 15.0 * (rank == 0 and i == 4)) for rank in (0, 2) for i in range(7)]
-    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=3, iterations=7)))
+    summary = replace(SUMMARY, ranks=3, iterations=7)
+    verdict = judge(inputs_of(wide_of(rows), run=summary))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.INCONCLUSIVE, ())
     assert verdict.leading is not None
     assert verdict.leading.ranks == (1,)
@@ -324,6 +325,9 @@ def test_who_leads_by_chance_is_said_and_not_accused() -> None:
     assert verdict.settles is not None
     assert 7 < verdict.settles < 20
     assert "Rank 1 (node0)" in verdict.sentence
+    captures = judge(inputs_of(wide_of(rows), run=replace(summary, of_captures=True)))
+    assert captures.settles is None
+    assert "--iteration" in captures.next
 
 
 def test_single_events_of_a_rank_are_reported_once() -> None:

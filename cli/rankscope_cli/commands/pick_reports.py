@@ -121,11 +121,14 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     from rankscope.errors import ReportError, UsageError
     from rankscope.output.nsys_view import open_command, rsync_command
     from rankscope.sources import formats
+    from rankscope.sources.moved import PUT_BACK
     from rankscope.view import gui
 
     files = picks.files
     if (view or copy_to or open_them) and picks.unopenable:
         first = picks.unopenable[0]
+        if not first.exists():
+            raise ReportError(f"{first}: is gone", hint=PUT_BACK)
         raise ReportError(
             f"{first}: {_obstacle(first, 'it')}",
             hint="put the reports beside their exports, or ingest the reports themselves"
@@ -149,9 +152,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
         if not together and len(files) > 1:
             opened += ", with each report in a tab of its own"
     return Shown(
-        command=open_command(files if view is None else (view,))
-        if files and not picks.unopenable and not picks.in_browser
-        else None,
+        command=open_command(files if view is None else (view,)) if picks.in_gui else None,
         view=view,
         rsync=None if copy_to is None else rsync_command(copy_to, socket.gethostname()),
         opened=opened,
@@ -159,7 +160,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
 
 
 def _obstacle(report: Path, them: str) -> str:
-    """Why no viewer opens a report.
+    """Why no viewer opens a report that is there.
 
     Args:
         them: the pronoun for the reports that the sentence is about.
@@ -174,19 +175,28 @@ def _obstacle(report: Path, them: str) -> str:
 def _problems(picks: Picks) -> list[RunWarning]:
     from rankscope.model.reports import RunWarning
     from rankscope.output.quantities import short_path
-    from rankscope.util.wording import size
+    from rankscope.sources.moved import PUT_BACK
+    from rankscope.util.wording import agreeing, size
 
-    warnings: dict[str, str] = {}
-    if picks.unopenable:
-        first, more = short_path(picks.unopenable[0]), len(picks.unopenable) - 1
-        names, them = (f"{first} and {more} more", "them") if more else (first, "it")
-        warnings["report-missing"] = f"{names}: {_obstacle(picks.unopenable[0], them)}"
+    def named(reports: list[Path]) -> str:
+        first, more = short_path(reports[0]), len(reports) - 1
+        return f"{first} and {more} more" if more else first
+
+    warnings: list[RunWarning] = []
+    gone = [each for each in picks.unopenable if not each.exists()]
+    if gone:
+        verb = agreeing(len(gone), "is", "are")
+        warnings.append(RunWarning("report-gone", f"{named(gone)}: {verb} gone; {PUT_BACK}"))
+    if others := [each for each in picks.unopenable if each not in gone]:
+        obstacle = _obstacle(others[0], agreeing(len(others), "it", "them"))
+        warnings.append(RunWarning("report-missing", f"{named(others)}: {obstacle}"))
     if not picks.in_browser and picks.gui_bytes > LARGE_GUI_BYTES:
-        warnings["picks-large"] = (
+        large = (
             f"the GUI needs at least {size(picks.gui_bytes)} of memory for all picked reports; "
             "open two of them, or capture fewer iterations"
         )
-    return [RunWarning(code, text) for code, text in warnings.items()]
+        warnings.append(RunWarning("picks-large", large))
+    return warnings
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
@@ -228,7 +238,7 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
     if shown.opened is not None:
         console.write(shown.opened[:1].upper() + shown.opened[1:] + ".")
     if shown.rsync is not None:
-        console.write("Copy them to the machine where the GUI runs:")
+        console.write("Copy them to the machine with the viewer:")
         console.write(f"  {sanitized(shown.rsync, LONGEST_COMMAND)}")
 
 

@@ -86,8 +86,6 @@ REMEDIES = {
     "have numbers, a group takes them: --iteration 'step (\\d+)'",
     "missing-ranks": "profile every rank into one folder: {capture}, without --local-ranks and "
     "--nodes; check and ingest them together",
-    "no-iterations": "leave out --iteration, or annotate the loop: {capture_snippet}; code that "
-    "cannot be edited: {capture} --python-functions-trace torch.json",
     "no-phases": f"{PARTS}forward='REGEX' and so on",
     "no-utc": "capture again with {capture}; an export needs the table "
     "TARGET_INFO_SESSION_START_TIME",
@@ -157,7 +155,6 @@ OF_PYTORCH = {
     "markers-missing": "call prof.step() on every rank, and name phases with record_function",
     "matched-by-ordinal": "call prof.step() after every iteration: it numbers them",
     "missing-ranks": "record every rank, and check and ingest all traces together",
-    "no-iterations": "leave out --iteration, or call prof.step() after every iteration",
     "no-phases": "name the parts of a step with torch.profiler.record_function('forward') and so "
     "on, or their names with --phase forward='REGEX'",
     "no-utc": "record with a newer PyTorch, which writes baseTimeNanoseconds",

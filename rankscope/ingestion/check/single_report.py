@@ -38,7 +38,7 @@ CODES = {
 FEW_ITERATIONS = 5
 """Fewer complete iterations than this rarely show who is slow beyond chance."""
 
-OWN_HINTS = ("unreadable", "nsys-failed", "rank-unknown", "rank-conflict")
+OWN_HINTS = ("unreadable", "nsys-failed", "no-iterations", "rank-unknown", "rank-conflict")
 """Codes whose remedy is the error's hint, which knows the file, if it has one."""
 
 LIKE_DAMAGE = ("launches-missing", "records-missing")
@@ -97,7 +97,7 @@ def _problems(examined: Examined) -> Iterator[CheckWarning]:
     launcher = launcher_of(rows.file, rows.facts)
     if unmarked is not None:
         message = _without_path(unmarked, rows.file)
-        yield with_remedy("no-iterations", message, launcher, fatal=True)
+        yield with_remedy("no-iterations", message, hint=unmarked.hint, fatal=True)
     noted = [each for each in _noted(rows) if unmarked is None or each[0] != "no-phases"]
     codes = {code for code, _ in noted}
     for code, message in noted:

@@ -131,7 +131,7 @@ def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple
         ("Make this page", ["rankscope", "report", *picked, "-o", str(origin.target)]),
     ]
     shell_lines = [(purpose, shlex.join(line)) for purpose, line in lines]
-    if picks.files and not picks.unopenable:
+    if picks.in_gui:
         shell_lines.append(("Open the picked reports in the GUI", open_command(picks.files)))
     return shell_lines
 

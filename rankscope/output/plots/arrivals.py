@@ -148,7 +148,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
 def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     """The rank that arrives latest on average, and the rank that most often arrives last.
 
-    Where ranks have no report, it says that the last arrival is unknown.
+    Where ranks have no report, it says that the last arrival is unknown. A rank that the verdict
+    does not name, while it names others, may be late because of those, as a pipeline's stages are.
     """
     late = milliseconds(frame["mean_ns"][0])
     rank = frame["rank"][0]
@@ -160,9 +161,11 @@ def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
         return f"No rank clearly arrives last: at most {late} ms after the first one on average"
     share, highest = percent(shares.get(rank)), percent(shares[most])
     other = "" if share == highest else f", rank {most} at {highest}"
+    named = comparison.verdict.named
+    waited = "; it may have waited itself" if named and rank not in named else ""
     return (
         f"Rank {rank} arrives {late} ms after the first one on average, last at {share} of the "
-        f"collectives{other}"
+        f"collectives{other}{waited}"
     )
 
 

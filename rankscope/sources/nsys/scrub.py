@@ -162,7 +162,7 @@ def _blamed(error: sqlite3.Error, report: Path, target: Path) -> Exception:
         return unwritable(target, str(error))
     return UnreadableReport(
         f"{report}: cannot be read as an SQLite export",
-        hint=export_again("sqlite"),
+        hint=f"only SQLite exports of nsys are scrubbed; {export_again('sqlite')}",
     )
 
 

@@ -57,7 +57,7 @@ def test_what_the_verdict_of_each_run_can_say(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "jobs" / "half" / "rank1.pt.trace.json").unlink()
     said = " ".join(cli("check", tmp_path / "jobs").out.split())
     assert "of 2 runs." in said
-    assert "will be inconclusive, because there is only one rank" in said
+    assert "will be inconclusive, because only one rank has a report" in said
     assert "can say which rank is slow, when and in which phase" in said
 
 

@@ -84,6 +84,7 @@ def test_markers_on_some_ranks_only(reports: list[Path]) -> None:
     assert not spoiled.can.iterations
     assert not spoiled.can.phases
     assert "though other reports do" in spoiled.problems[0].message
+    assert "--on-error skip" in spoiled.problems[0].hint, "as ingest says"
 
 
 @pytest.mark.slow

@@ -256,11 +256,15 @@ def test_ranks_that_share_no_collective_are_named(
 @pytest.mark.slow
 def test_arrivals_name_who_is_last_most_often_beside_who_is_latest_on_average() -> None:
     shares = pl.DataFrame({"rank": [1, 6], "last_arriver_share": [0.95, 0.053]})
-    comparison: Any = SimpleNamespace(missing_ranks=(), waits=lambda: shares)
+    verdict = SimpleNamespace(named=())
+    comparison: Any = SimpleNamespace(missing_ranks=(), waits=lambda: shares, verdict=verdict)
     frame = pl.DataFrame({"rank": [6, 1], "mean_ns": [1.29 * MS, 1.0 * MS]})
     title = arrivals._title(comparison, frame)
     assert title.endswith("last at 5.3 % of the collectives, rank 1 at 95 %")
     assert arrivals._title(comparison, frame[1:]).endswith("last at 95 % of the collectives")
+    verdict.named = (1,)
+    assert arrivals._title(comparison, frame[1:]).endswith("last at 95 % of the collectives")
+    assert arrivals._title(comparison, frame).endswith("; it may have waited itself")
 
 
 def test_arrivals_of_a_single_rank_are_refused(job: Stored, tmp_path: Path) -> None:
