@@ -12,7 +12,7 @@ from rankscope.judge.causes.registry import context_of
 from rankscope.judge.excess import Excess
 from rankscope.judge.story import Slow, Story, flagged, story_of
 from rankscope.sources.recorders import Recorder
-from rankscope.util.robust import Floats
+from rankscope.util.robust import Floats, lower_medians
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,25 @@ class VerdictInputs:
         return [each for each in parts if each.pattern.iterations]
 
     def healed(self, claim: Slow) -> Floats:
-        """What healing a claim takes out: rank by iteration by phase, ns."""
-        return np.where(claim.cells(self.excess)[:, :, None], self.excess.over, 0.0)
+        """What healing a claim takes out: rank by iteration by phase, ns.
+
+        A repaired rank varies like its peers: what they exceed the median by on average stays.
+        """
+        excess, over = self.excess, self.excess.over
+        named = np.isin(excess.ranks, claim.ranks)
+        when = np.isin(excess.numbers, claim.pattern.iterations)
+        healed = np.where(claim.cells(excess)[:, :, None], over, 0.0)
+        for role in np.unique(excess.roles[named]):
+            of_role = excess.roles == role
+            own, peers = of_role & named, of_role & ~named
+            if peers.any():
+                habit = over[np.ix_(peers, when)]
+                habit[excess.share[np.ix_(peers, when)] > self.story.event] = 0.0
+                means = over[np.ix_(own, when)].mean(axis=1)
+                usual = np.fmin(lower_medians(habit.mean(axis=1)), means)
+                kept = np.divide(usual, means, out=np.zeros_like(means), where=means > 0)
+                healed[own] *= 1.0 - kept[:, None]
+        return healed
 
     @cached_property
     def flags(self) -> pl.DataFrame:

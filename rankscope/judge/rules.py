@@ -212,6 +212,32 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
 
 
+def most_may_be_slow(judged: Judgement) -> Verdict | None:
+    """More than a third of a role are fast beyond chance: the others may be slow."""
+    inputs, excess, fast = judged.inputs, judged.inputs.excess, judged.inputs.story.fast
+    if fast is None:
+        return None
+    members = np.isin(excess.ranks, fast.ranks)
+    others = np.isin(excess.roles, excess.roles[members]) & ~members
+    over = excess.total - np.nanmedian(excess.total[members], axis=0)
+    healing = excess.saved(np.where(others[:, None], over, 0.0), excess.spent)
+    gain = judged.prices.most(healing, *judged.prices.of([healing]))
+    if gain < LEAST_GAIN * inputs.total_ns or 2 * members.sum() <= others.sum():
+        return None
+    slow, hosts = tuple(excess.ranks[others].tolist()), whole_hosts(fast.ranks, inputs.hosts)
+    return inconclusive(
+        f"{lowered(who(fast.ranks, inputs.hosts, hosts))} "
+        f"{agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
+        f"{ms(float(np.nanmean(over[others])))} less {excess.metric} than "
+        f"{ranks_text(slow, MOST_LISTED)} in {counted(len(inputs.numbers), 'iteration')}: "
+        "either the latter are slow, although they are the majority, or the former are unusually "
+        f"fast. If all were as fast, the run would save {judged.at_most}{ms(gain)}, "
+        f"{percent(gain / inputs.total_ns)} of the time",
+        "compare the devices and hosts of both groups: models, clocks, power limits, versions",
+        _leading(judged, slow, gain, fast),
+    )
+
+
 def rotating(judged: Judgement) -> Verdict | None:
     """Much imbalance on changing ranks: chance explains which of them is slowest."""
     inputs, story, most = judged.inputs, judged.inputs.story, tuple(sorted(holders(judged)))
@@ -393,6 +419,7 @@ RULES: tuple[Rule, ...] = (
     named,
     heavy_role,
     slow_link,
+    most_may_be_slow,
     rotating,
     undecided,
     # the ranks look alike

@@ -37,6 +37,8 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     undecided = verdict.kind is VerdictKind.INCONCLUSIVE
     if undecided and verdict.leading is None and verdict.gain_all_ns is None:
         return verdict  # too much is unknown
+    # the sentence names those who lead; others may be slow beyond chance
+    led = () if verdict.leading is None else verdict.leading.ranks
     others = [] if verdict.kind is VerdictKind.BALANCED else judged.others
     before = (verdict.ranks or verdict.more_work_ranks, *(other.claim.ranks for other in others))
     also = [_also(judged, other, last) for other, last in zip(others, before, strict=False)]
@@ -52,7 +54,7 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
         gain=None if verdict.gain_ns is None else verdict.gain_ns / total,
         iterations_share=len(verdict.iterations) / count if verdict.iterations else None,
         gain_is_bound=verdict.gain_is_bound or bool(judged.at_most),
-        also=tuple(also),
+        also=tuple(each for each in also if (each.ranks, len(each.iterations)) != (led, count)),
     )
     sentence = verdict.sentence.removesuffix(".")
     if verdict.gain_ns is not None:

@@ -43,6 +43,8 @@ class Story:
     `slow`: the ranks that are slow beyond chance, then those with facts.
     `lead`: the slowest of the other ranks, and the probability that chance makes some ranks that
     slow, which is not small. None where no excess is positive. `count`: iterations.
+    `fast`: ranks that are fast beyond chance, if no rank is slow beyond it: the others may then be
+    the slow ones.
     `loaders_bind`: the loaders of all ranks are the bottleneck, so loading blames nobody.
     """
 
@@ -50,6 +52,7 @@ class Story:
     slow: tuple[Slow, ...]
     lead: Slow | None
     count: int
+    fast: Slow | None = None
     loaders_bind: bool = False
 
     @property
@@ -76,8 +79,13 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     if loaders_bind:
         traits, lead, rest = _traits(excess.beside(Phase.LOAD), noise, None)
         facts = _facts(rest, noise)
+    fast = None
+    if not traits:
+        turned = replace(rest, total=-rest.total)
+        fast = _costliest_set(turned, {None: noise}, None if spans is None else -spans)
+    fast = fast if fast is not None and _is_sure(fast) else None
     slow = _joined((*traits, *facts), excess)
-    return Story(noise, tuple(slow), lead, len(excess.numbers), loaders_bind)
+    return Story(noise, tuple(slow), lead, len(excess.numbers), fast, loaders_bind)
 
 
 def _is_sure(trait: Slow) -> bool:

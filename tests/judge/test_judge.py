@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.judge.story import Slow, Story
 from rankscope.judge.timing import Pattern
@@ -228,6 +228,16 @@ def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
     assert (verdict.kind, [each.ranks for each in verdict.also]) == (VerdictKind.ROTATING, [(3,)])
 
 
+def test_most_ranks_may_be_slow() -> None:
+    rows = [(rank, i, 20.0 if rank < 4 else 0.0) for rank in range(7) for i in range(COUNT)]
+    run = RunSummary(7, COUNT, (7,), (), "work")
+    verdict = judge(inputs_of(wide_of(rows), run=run))
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (0, 1, 2, 3)
+    assert "host node1 (ranks 4-6)" in verdict.sentence
+
+
 def test_the_network_is_said_where_nobody_is_late() -> None:
     given = replace(inputs(), exposed_transfer_ns=40 * MS * COUNT)
     verdict = judge(given, Exact(given.excess))
@@ -344,6 +354,20 @@ def test_single_events_of_a_rank_are_reported_once() -> None:
     assert not verdict.also
 
 
+def test_a_repaired_rank_varies_like_its_peers() -> None:
+    """Its long loads stay when it computes as fast as they do."""
+    count = 40
+    load = 10 * np.random.default_rng(2).lognormal(0, 0.5, (RANKS, count))
+    cells = [(rank, i) for rank in range(RANKS) for i in range(count)]
+    wide = wide_of([(rank, i, 8.0 * (rank == 3)) for rank, i in cells])
+    wide = wide.with_columns(load_ns=pl.Series((load.ravel() * MS).round()).cast(pl.Int64))
+    given = inputs_of(wide.with_columns(work_ns=pl.col("load_ns") + pl.col("backward_ns")))
+    verdict = judge(given, Exact(given.excess))
+    slow = load + 8.0 * (np.arange(RANKS) == 3)[:, None]
+    assert verdict.ranks == (3,)
+    assert verdict.gain_ns == pytest.approx((slow.max(0) - load.max(0)).sum() * MS, rel=0.1)
+
+
 def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     """Of ranks whose times scatter, each is sometimes the latest."""
     late = np.random.default_rng(6).normal(0, 6, (RANKS, COUNT))
@@ -366,3 +390,13 @@ def test_of_a_short_run_more_iterations_are_needed(count: int, more: str) -> Non
         wide_of([(rank, 0, 20.0 * (rank == 3)) for rank in range(RANKS)]), run=SUMMARY
     )
     assert judge(replace(given, whole=Story(0.03, (), None, count))).next.startswith(more)
+
+
+def test_who_leads_in_a_step_is_not_listed_again() -> None:
+    """A fact of the run, where another rank is nearly as slow."""
+    rows = [(rank, 0, {3: 20.0, 4: 12.0}.get(rank, 0.0)) for rank in range(RANKS)]
+    fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (0,)), None)
+    given = inputs_of(wide_of(rows), run=replace(SUMMARY, iterations=1))
+    verdict = judge(replace(given, whole=Story(0.03, (fact,), None, COUNT)))
+    assert verdict.leading is not None
+    assert (verdict.leading.ranks, verdict.also) == ((3,), ())

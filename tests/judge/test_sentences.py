@@ -185,6 +185,11 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
         time; communication that was not matched across ranks takes 20 %, and who waits in it is
         unknown."""),
+    "most": (lambda: judge(late(range(5), always)), """
+        Inconclusive: ranks 5-7 need 20.0 ms less work than ranks 0-4 in 20
+        iterations: either the latter are slow, although they are the majority, or the former are
+        unusually fast. If all were as fast, the run would save at most 400.0 ms, 20 % of the
+        time."""),
     "everybody in turns": (lambda: judge(in_turns()), """
         No rank in particular is slow: 7 ranks (0-6) hold most of what imbalance costs, each in
         different iterations, mostly in backward. Without imbalance the run would save at most 800.0

@@ -208,6 +208,16 @@ def test_half_of_the_ranks_need_more_evidence() -> None:
     assert found.chance is not None
 
 
+def test_ranks_that_are_fast() -> None:
+    """Four of seven may be slow, or three be fast."""
+    late = noise(7, 20)
+    late[[0, 3, 5, 6]] += 10.0
+    found = story(late)
+    assert found.slow == ()
+    assert found.fast is not None
+    assert found.fast.ranks == (1, 2, 4)
+
+
 def test_a_host_that_stalls_once_is_one_fact() -> None:
     late = noise(16, 30)
     late[4:8, 11] += 40.0
