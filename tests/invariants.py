@@ -51,7 +51,7 @@ def untold(inputs: VerdictInputs, verdict: Verdict, names: set[int]) -> Iterator
             where = (excess.ranks == rank)[:, None] & np.isin(excess.numbers, when)
             amount = np.where(where, np.nan_to_num(excess.total), 0.0)
             (gain,) = prices.of([excess.saved(amount, excess.by_phase)])
-            if gain >= RANGE_GAIN * total:
+            if gain >= MUCH * total:
                 yield f"rank {rank} is flagged and costs {gain / total:.1%}: {verdict.sentence}"
 
 

@@ -155,7 +155,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
         int | None,
         says(
             "what would be saved if every rank and role were at its median, and every transfer "
-            "as usual"
+            "as usual; less than `leading.gain_ns` where most ranks may be slow, because that "
+            "compares them with the fast ones"
         ),
     ] = None
     gain_all: Annotated[float | None, says("`gain_all_ns` as a fraction of the time")] = None
