@@ -177,12 +177,13 @@ class Run:
         """The smallest capture that would settle what this run left open.
 
         Raises:
-            UsageError: the verdict is balanced: nothing stayed open.
+            UsageError: nothing stayed open, three ranks would not settle it, or nsys did not record
+                the run.
         """
         from rankscope.compare.next_capture import next_capture
 
         comparison = self.compare()
-        return next_capture(comparison, picks_of(comparison, None).picks)
+        return next_capture(comparison, picks_of(comparison, None))
 
     def timeline(
         self,

@@ -320,7 +320,7 @@ def test_advice_about_records_fits_a_trace_that_has_some(tmp_path: Path, cli: Cl
 def test_a_clock_that_is_known_is_advised(tmp_path: Path, cli: Cli) -> None:
     run = read(write(tmp_path / "job", replace(PLAIN, steps=6)))
     host = cli("imbalance", "--db", run.db, "--clock", "host").out
-    assert "ask for --clock gpu; rankscope check" in " ".join(host.split())
+    assert "Next: ask for --clock gpu. " in " ".join(host.split())
 
 
 @pytest.mark.slow

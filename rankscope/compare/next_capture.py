@@ -9,22 +9,26 @@ from msgspec import Struct
 
 from rankscope.capture import CaptureConfig
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.picks import Picks
 from rankscope.errors import UsageError
 from rankscope.judge.causes import blocked, counters
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.model.results import Finding, Pick, Verdict
+from rankscope.model.results import Finding, Verdict
 from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.meaning import says
 from rankscope.util.sanitize import sanitized
 
 MOST_ITERATIONS = 20
-"""Most iterations that are recorded: enough to compare, in a small report."""
+"""Most iterations that are recorded, unless the verdict says how many would settle it: enough to
+compare, in a small report."""
 
 AHEAD = 0.1
 """Share of the time before the first iteration by which the next job may be faster."""
 
 LEAST_DELAY_S = 5
 """Least delay of a recording (s); a shorter one saves nothing."""
+
+EVERY_RANK = "without --for, the script records every rank"
 
 WARM_UP = 2
 """Steps that the PyTorch profiler warms up before it records."""
@@ -81,7 +85,13 @@ MEMORY = Needed("--cuda-memory-usage=true", "who allocates how much", "none", "l
 class RecordedRank(Struct, frozen=True):
     """A rank that the next capture records."""
 
-    label: Annotated[str, says("`slow`, `median`, `fast` (`culprit` in 0.1.0)")]
+    label: Annotated[
+        str,
+        says(
+            "`slow` (`culprit` in 0.1.0), or where nobody is named, who `leads`, or the `slowest`; "
+            "`median`, `fast`"
+        ),
+    ]
     rank: Annotated[int, says("a rank that is recorded")]
     host: Annotated[str | None, says("its host")]
 
@@ -150,7 +160,7 @@ class NextCapture(Struct, frozen=True):
         return tuple(lines)
 
 
-def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture:
+def next_capture(comparison: Comparison, picks: Picks) -> NextCapture:
     """The next capture.
 
     Args:
@@ -158,28 +168,31 @@ def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture
         picks: the reports to open: of the fast, the median and the slow rank.
 
     Raises:
-        UsageError: nobody is slow, or nsys did not record the run.
+        UsageError: nothing stayed open, three ranks would not settle it, or nsys did not record
+            the run.
     """
     verdict = comparison.verdict
     if verdict.kind == VerdictKind.BALANCED:
+        raise UsageError("nothing stayed open: the verdict is balanced", hint=EVERY_RANK)
+    if verdict.kind == VerdictKind.INCONCLUSIVE and not verdict.settles:
         raise UsageError(
-            "nothing stayed open: the verdict is balanced",
-            hint="without --for, the script records every rank",
+            "the verdict is inconclusive, and a capture of three ranks would not settle it",
+            hint=f"{verdict.next}; {EVERY_RANK}",
         )
     ranks = _chosen(verdict, picks)
+    first, last = _stretch(_open_iterations(comparison))
+    following = last if verdict.settles is None else first + verdict.settles - 1
     if recorder_of(comparison.tables.reports["kind"]) is Recorder.PYTORCH:
-        raise _of_pytorch(
-            comparison, [each.rank for each in ranks], _stretch(_open_iterations(comparison))
-        )
+        raise _of_pytorch(comparison, [each.rank for each in ranks], (first, following))
     own = [ranks[0].rank]
     host_known = not comparison.tables.read("host_states", ranks=own).is_empty()
     needed, sentence = _needed(verdict, host_known)
-    first, last = _stretch(_open_iterations(comparison))
     windows = comparison.tables.read("iterations", ranks=own)
     inside = windows.filter(pl.col("iteration").is_between(first, last))
     begin, end = inside["view_start_ns"].to_numpy().min(), inside["view_end_ns"].to_numpy().max()
+    end = begin + (end - begin) * (following - first + 1) / (last - first + 1)
     delay, duration = _delay_and_duration(float(begin) / 1e9, float(end) / 1e9)
-    stretch = RecordedIterations(first, last)
+    stretch = RecordedIterations(first, following)
     return NextCapture(sentence, ranks, stretch, delay, duration, needed)
 
 
@@ -199,23 +212,31 @@ def _of_pytorch(comparison: Comparison, ranks: list[int], stretch: tuple[int, in
         f"{comparison.tables.name}: the PyTorch profiler recorded this run, and the script records "
         "with nsys",
         hint=f"record ranks {', '.join(map(str, ranks))} with torch.profiler.schedule(wait={wait}, "
-        f"warmup={first - wait}, active={last - first + 1}); without --for, the script records "
-        "every rank with nsys",
+        f"warmup={first - wait}, active={last - first + 1}); {EVERY_RANK} with nsys",
     )
 
 
-def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[RecordedRank, ...]:
-    """The first of the slow ranks, then the median and the fast one."""
-    places = ("slow", "max", "median", "min")
-    called = {"max": "slow", "min": "fast"}
-    order = sorted(picks, key=lambda each: places.index(each.label))
-    slow = [each for each in order if each.rank in verdict.ranks][:1]
-    others = [each for each in order if each.rank not in verdict.ranks]
-    chosen = {each.rank: RecordedRank("slow", each.rank, each.host) for each in slow}
-    for each in others:
-        label = called.get(each.label, each.label)
-        chosen.setdefault(each.rank, RecordedRank(label, each.rank, each.host))
-    return tuple(chosen.values())
+def _chosen(verdict: Verdict, picks: Picks) -> tuple[RecordedRank, ...]:
+    """The first of the slow ranks, or of those that lead, then the median and the fast one.
+
+    If there are neither, the rank is recorded that others may wait for.
+    """
+    early = "max" if picks.late == "min" else "min"
+    places = ("slow", "leads", picks.late, "median", early)
+    order = sorted(picks.picks, key=lambda each: places.index(each.label))
+    asked = verdict.ranks or tuple(each.rank for each in order if each.leads)
+    first, *_ = [each for each in order if each.rank in asked] or order
+    others = [each for each in order if each.rank not in {first.rank, *asked}]
+    compared = [each for each in others if each.label in ("median", early)] or others[:1]
+    return (
+        RecordedRank(
+            "slow" if first.slow else "leads" if first.leads else "slowest", first.rank, first.host
+        ),
+        *(
+            RecordedRank("median" if each.label == "median" else "fast", each.rank, each.host)
+            for each in compared
+        ),
+    )
 
 
 def _delay_and_duration(begin: float, end: float) -> tuple[int | None, int]:
@@ -228,7 +249,7 @@ def _delay_and_duration(begin: float, end: float) -> tuple[int | None, int]:
 
 
 def _stretch(iterations: tuple[int, ...]) -> tuple[int, int]:
-    """The first and last of the stretch that holds most of the iterations."""
+    """The first and last of the stretch of `MOST_ITERATIONS` that holds most of the iterations."""
     best = max(
         iterations,
         key=lambda first: (
@@ -242,8 +263,11 @@ def _stretch(iterations: tuple[int, ...]) -> tuple[int, int]:
 
 def _needed(verdict: Verdict, host_known: bool) -> tuple[tuple[Needed, ...], str]:
     """The options, and what stayed open in words."""
-    who = f"rank {', '.join(map(str, verdict.ranks))} is" if verdict.ranks else "no single rank is"
-    slow = f"{who} slow in {sanitized(verdict.cause or 'the iteration')}"
+    leading = () if verdict.leading is None else verdict.leading.ranks
+    ranks = verdict.ranks or leading
+    who = f"rank {', '.join(map(str, ranks))}" if ranks else "no single rank"
+    where = sanitized(verdict.cause or "the iteration")
+    slow = f"{who} {'is' if verdict.ranks or not leading else 'may be'} slow in {where}"
     if verdict.kind == VerdictKind.COMMUNICATION:
         return (NIC_COUNTERS,), "communication is slow: is the network congested?"
     captures = [_of_finding(each, host_known) for each in verdict.findings]

@@ -17,7 +17,7 @@ from rankscope.compare.metric_table import lacks_phases
 from rankscope.compare.report_files import ReportFiles, files_of
 from rankscope.errors import UsageError
 from rankscope.model.kinds import NAMED_PHASES
-from rankscope.model.metrics import check_metrics, column_of
+from rankscope.model.metrics import WAITS, check_metrics, column_of
 from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
 from rankscope.sources.moved import located
@@ -102,6 +102,11 @@ class Picks:
         return any(formats.of_report(file).viewer is Viewer.BROWSER for file in self.files)
 
     @property
+    def late(self) -> str:
+        """The label of the rank that the others may wait for."""
+        return "min" if self.metric in WAITS else "max"
+
+    @property
     def in_gui(self) -> bool:
         """Whether the Nsight Systems GUI opens all of them."""
         return bool(self.files) and not self.unopenable and not self.in_browser
@@ -163,6 +168,7 @@ def picks_of(
         metric,
         comparison.verdict.slow_sets,
         comparison.verdict.sets_with_more_work,
+        () if comparison.verdict.leading is None else comparison.verdict.leading.ranks,
         comparison.tables.database,
     )
 
@@ -177,13 +183,14 @@ def pick(
     metric: str,
     slow: Sequence[SlowSet],
     given_more: Collection[tuple[int, ...]],
+    leading: tuple[int, ...] = (),
     database: Path | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
-    A slow rank is never the median one. The iterations to look at are one of each slow set of
-    ranks, and a typical one, if there are several; all in one window of the profiler's schedule,
-    which is one file of each rank.
+    A slow rank is never the median one. Ranks that lead are picked where none is slow. The
+    iterations to look at are one of each slow set of ranks, and a typical one, if there are
+    several; all in one window of the profiler's schedule, which is one file of each rank.
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
@@ -196,6 +203,7 @@ def pick(
         metric: what to rank by.
         slow: the sets of ranks that the verdict names; those that cost most first.
         given_more: those of these sets of ranks that are given more work.
+        leading: the ranks that lead where the verdict names none.
         database: the database, in whose folder moved reports are looked for.
 
     Raises:
@@ -216,7 +224,8 @@ def pick(
     ]
     named = tuple(dict.fromkeys(rank for ranks, _ in slow for rank in ranks))
     at_fault = {rank for ranks, _ in slow if ranks not in given_more for rank in ranks}
-    labelled = _labelled(ranked, column, named)
+    leading = tuple(rank for rank in leading if rank in ranked_ranks and not named)
+    labelled = _labelled(ranked, column, named or leading, "slow" if named else "leads")
     picked = [rank for _, rank in labelled]
     rows, seen = rows_of(picked), views_of(picked)
     lengths = {
@@ -245,6 +254,7 @@ def pick(
                 typical=looks[-1].windows[at],
                 slow=rank in named,
                 has_more=rank in named and rank not in at_fault,
+                leads=rank in leading,
             )
             for at, (label, rank) in enumerate(labelled)
         ),
@@ -371,7 +381,7 @@ def openable_report(report: Path) -> Path | None:
 
 
 def _labelled(
-    ranked: pl.DataFrame, column: str, slow_ranks: tuple[int, ...]
+    ranked: pl.DataFrame, column: str, slow_ranks: tuple[int, ...], called: str
 ) -> list[tuple[str, int]]:
     """Label and rank of each pick; a rank appears once.
 
@@ -380,6 +390,7 @@ def _labelled(
         column: the score's name.
         slow_ranks: ranks to add if they are none of the three; none of them is the median one,
             beside which they are looked at.
+        called: their label.
     """
     order = ranked.select("rank", column).rows()
     median = order[(len(order) - 1) // 2][1]
@@ -397,7 +408,7 @@ def _labelled(
             labelled.append(("median", nearest[0]))
         labelled.append(("max", highest))
     named = {rank for _, rank in labelled}
-    return labelled + [("slow", rank) for rank in slow_ranks if rank not in named]
+    return labelled + [(called, rank) for rank in slow_ranks if rank not in named]
 
 
 def _per_iteration(wide: pl.DataFrame, column: str) -> pl.DataFrame:

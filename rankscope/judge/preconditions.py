@@ -68,7 +68,7 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
         return inconclusive(
             "loading is balanced, but the later phases are unknown, because their times include "
             "waits",
-            "ask for --clock gpu; " * run.host_asked + LACKING
+            ("ask for --clock gpu" if run.host_asked else LACKING)
             if run.has_device
             else f"{advice(Record.DEVICE, run.recorder)}; or annotate the all-reduce",
         )

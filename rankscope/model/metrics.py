@@ -196,6 +196,9 @@ _ROWS = (
 METRICS = {each.name: each for each in _ROWS}
 """Name → metric, in the order of all lists and tables."""
 
+WAITS = ("wait", "collective_wait")
+"""Metrics of waiting for others: the rank that others wait for has least of it."""
+
 
 def check_metrics(names: list[str]) -> list[str]:
     """The given names, all of them metrics.

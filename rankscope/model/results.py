@@ -244,7 +244,7 @@ class Window(Struct, frozen=True):
 class Pick:
     """One report to open, and where to look in it."""
 
-    label: str  # min | median | max, or slow: named by the verdict, and none of these
+    label: str  # min | median | max; of none of these: slow (named by the verdict), or leads
     rank: int
     report: Path  # as ingested
     file: Path | None  # what the GUI opens of it
@@ -255,12 +255,15 @@ class Pick:
     typical: Window
     slow: bool = False  # named by the verdict
     has_more: bool = False  # as one that is given more work, which is no fault of it
+    leads: bool = False  # where the verdict names nobody
 
     @property
     def title(self) -> str:
-        """The label, and whether the verdict names the rank: `max, slow`; `max, more work`."""
-        mark = ("more work" if self.has_more else "slow") if self.slow else ""
-        return ", ".join(each for each in (self.label.removesuffix("slow"), mark) if each)
+        """The label, and what the verdict says of the rank: `max, slow`; `max, more work`."""
+        mark = ("more work" if self.has_more else "slow") if self.slow else "leads" * self.leads
+        return (
+            mark if self.label in ("slow", "leads") else ", ".join(filter(None, (self.label, mark)))
+        )
 
     def __repr__(self) -> str:
         return f"<Pick {self.label}: rank {self.rank}, iteration {self.worst.iteration}>"

@@ -10,7 +10,15 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Look, Picks
 from rankscope.judge.levels import LEAST_GAIN
-from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
+from rankscope.model.metrics import (
+    METRICS,
+    WAITS,
+    Display,
+    Metric,
+    Unit,
+    column_of,
+    leading_metrics,
+)
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Score, Verdict
 from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.quantities import (
@@ -375,8 +383,9 @@ def picks_table(picks: Picks) -> Table:
     """A row per pick: the rank, its host, pid, value and report."""
     unit = METRICS[picks.metric].unit
     unit_shown = shown_unit(unit)
+    least = ": who comes last waits least" if picks.metric in WAITS else ""
     return Table(
-        title=f"Reports to open side by side, picked by {picks.metric} ({unit_shown})",
+        title=f"Reports to open side by side, picked by {picks.metric} ({unit_shown}){least}",
         columns=("pick", "rank", "host", "pid", unit_shown, "report"),
         numeric=frozenset(("rank", "pid", unit_shown)),
         drop_first=("pid", "host"),

@@ -2,13 +2,18 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import rankscope
 from rankscope.capture import Scheduler, functions_trace
-from rankscope.compare.next_capture import MOST_ITERATIONS
+from rankscope.compare.next_capture import MOST_ITERATIONS, next_capture
+from rankscope.compare.picks import picks_of
+from rankscope.errors import UsageError
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Leading, Verdict
 from tests.forge import forge, scene
 from tests.forge.job import without_plants
 from tests.pytorch_job import Job, write
@@ -131,3 +136,28 @@ def test_the_snippet(cli: Cli) -> None:
 )
 def test_what_cannot_be_meant(cli: Cli, arguments: tuple[object, ...], word: str) -> None:
     cli("capture", *arguments).refused(2, word)
+
+
+@pytest.mark.parametrize("settles", [None, 60])
+def test_what_is_inconclusive_needs_the_iterations_that_settle_it(
+    run: Path, settles: int | None
+) -> None:
+    """The rank that leads is recorded; where more iterations settle nothing, `next` is said."""
+    comparison = rankscope.open_run(run).compare()
+    leading = Leading((1,), 1, 0.2, 0.04)
+    verdict = Verdict(
+        kind=VerdictKind.INCONCLUSIVE, next="do this", leading=leading, settles=settles
+    )
+    undecided = replace(comparison, _verdict=verdict)
+    picks = picks_of(undecided, None)
+    if settles is None:
+        with pytest.raises(UsageError) as refused:
+            next_capture(undecided, picks)
+        assert refused.value.hint.startswith("do this; without --for")
+        return
+    following = next_capture(undecided, picks)
+    assert {each.label: each.rank for each in following.ranks}["leads"] == 1
+    assert {each.label for each in following.ranks} == {"leads", "median", "fast"}
+    assert "rank 1 may be slow" in following.sentence
+    assert following.iterations.last - following.iterations.first + 1 == settles
+    assert following.duration_s > rankscope.open_run(run).next_capture().duration_s

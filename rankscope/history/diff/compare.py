@@ -24,7 +24,7 @@ from rankscope.history.diff.shifts import (
 from rankscope.judge.levels import HALF
 from rankscope.judge.phrases import amount
 from rankscope.model.kinds import NAMED_PHASES, Phase
-from rankscope.model.metrics import METRICS, Need, Unit
+from rankscope.model.metrics import METRICS, WAITS, Need, Unit
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import (
     MOST_LISTED,
@@ -291,7 +291,7 @@ def _is_wait(change: Change, waits: Mapping[int | None, float]) -> bool:
     """Whether a rank waits for others longer, or less long: no fault or merit of its own."""
     if change.metric == "exposed_communication":
         return abs(waits.get(change.rank, 0.0)) >= HALF * abs(_amount(change))
-    return change.metric in ("wait", "collective_wait")
+    return change.metric in WAITS
 
 
 def _amount(change: Change) -> float:

@@ -32,8 +32,11 @@ class Pick(Struct, kw_only=True):
     """A report to open, and where to look in it."""
 
     label: Annotated[
-        Literal["min", "median", "max", "slow"],
-        says("`slow`: named by the verdict, and none of the others (`culprit` in 0.1.0)"),
+        Literal["min", "median", "max", "slow", "leads"],
+        says(
+            "of none of the others: `slow` if the verdict names the rank (`culprit` in 0.1.0), "
+            "`leads` if it names nobody, and the rank is in `leading`"
+        ),
     ]
     rank: Annotated[int, says("the rank")]
     report: Annotated[str, says("its report")]

@@ -209,8 +209,8 @@ def _first_cell(flagged_cells: pl.DataFrame, result: Imbalance, picks: Picks) ->
     rows = stragglers if stragglers.height else flagged_cells
     if rows.height:
         return rows.select("rank", "iteration").row(0, named=True)
-    named = [each for each in picks.picks if each.slow or each.label == "max"]
-    slowest = max(named, key=lambda each: each.slow, default=picks.picks[0])
+    named = [each for each in picks.picks if each.slow or each.leads or each.label == picks.late]
+    slowest = max(named, key=lambda each: each.slow or each.leads, default=picks.picks[0])
     return {"rank": slowest.rank, "iteration": slowest.worst.iteration}
 
 

@@ -183,7 +183,7 @@ def test_the_verdict_says_that_the_clock_is_low(
     assert verdict.ranks == (3,)
     assert all(clock in verdict.sentence for clock in ("1,200 MHz", "1,980"))
     assert verdict.findings[0].evidence == ("activities", "counters")
-    assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
+    assert "cause is known" in next_capture(comparison, picks_of(comparison, None)).sentence
 
 
 def test_the_file_of_a_blocking_call_is_named_without_its_folder(
@@ -199,7 +199,7 @@ def test_the_file_of_a_blocking_call_is_named_without_its_folder(
     assert found.detail == "write (model.pt, 64.0 MB per iteration)"
     assert found.detail in comparison.verdict.sentence
     assert found.evidence == ("host_states", "file_accesses")
-    assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
+    assert "cause is known" in next_capture(comparison, picks_of(comparison, None)).sentence
     stored = comparison.tables.table("file_accesses")
     assert {*stored["file"]} == {"model.pt"}
     assert b"someone" not in (tmp_path / "db").read_bytes()
