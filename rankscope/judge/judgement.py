@@ -43,31 +43,24 @@ class Judgement:
     """The prices of a run's imbalance, and what costs most.
 
     `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and
-    all transfers as usual. `cost_ns`: the same, or its upper bound. `gains`: that of each
-    component. `main`: the component that decides; None where nothing costs enough. `straggler`: the
-    ranks that are named; None where none can be. `others`: further stragglers, with what healing
-    them saves once the main ones are healed, unless these have more to do by design. `left_ns`:
-    what is left of `cost_ns` when `main` and all of these are healed.
+    all transfers as usual. `cost_ns`: the same, or its upper bound. `why_bound`: why gains are
+    upper bounds, in words; None: they are exact. `gains`: that of each component. `main`: the
+    component that decides; None where nothing costs enough. `straggler`: the ranks that are named;
+    None where none can be. `others`: further stragglers, with what healing them saves once the main
+    ones are healed, unless these have more to do by design. `left_ns`: what is left of `cost_ns`
+    when `main` and all of these are healed.
     """
 
     inputs: VerdictInputs
     prices: Prices
     everything_ns: int
     cost_ns: int
+    why_bound: str | None
     gains: dict[Component, int]
     main: Component | None
     straggler: Straggler | None
     others: list[Straggler]
     left_ns: int
-
-    @property
-    def why_bound(self) -> str | None:
-        """Why gains are upper bounds, in words; None: they are exact."""
-        named = self.others if self.straggler is None else [self.straggler, *self.others]
-        always = [each.claim for each in named if each.claim.pattern.always]
-        if self.prices.why_bound is None and any(is_loading(self.inputs.excess, c) for c in always):
-            return "others may load ahead meanwhile, and nothing tells whether they would keep up"
-        return self.prices.why_bound
 
     @property
     def at_most(self) -> str:
@@ -127,6 +120,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     added = sorted(zip(beside, after, strict=True), key=lambda each: -each[1])
     others = [Straggler(claim, gain - before) for claim, gain in added if gain - before >= least]
     others = [_known(inputs, prices, each) for each in others[:FEW]]
+    reported = others if straggler is None else [straggler, *others]
     remaining = np.maximum(prices.everything - together, 0.0)
     cost = prices.most(prices.everything, everything)
     return Judgement(
@@ -134,12 +128,43 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         prices,
         everything_ns=everything,
         cost_ns=cost if straggler is None else max(cost, straggler.gain_ns),
+        why_bound=_why_bound(inputs, prices, [each.claim for each in reported]),
         gains=gains,
         main=main,
         straggler=straggler,
         others=others,
         left_ns=prices.most(remaining, max(everything - named, 0)),
     )
+
+
+def _why_bound(inputs: VerdictInputs, prices: Prices, claims: Sequence[Slow]) -> str | None:
+    """Why gains are upper bounds, in words; None: they are exact."""
+    if prices.why_bound is not None:
+        return prices.why_bound
+    for claim in claims:
+        mostly = 2 * len(claim.pattern.iterations) > len(inputs.numbers)
+        if not mostly or not inputs.context(claim).device_waits:
+            continue
+        loading = is_loading(inputs.excess, claim)
+        if loading or _others_launch_ahead(inputs, claim):
+            ahead = f"others may {'load' if loading else 'launch'} ahead meanwhile"
+            return f"{ahead}, and nothing tells whether they would keep up"
+    return None
+
+
+def _others_launch_ahead(inputs: VerdictInputs, claim: Slow) -> bool:
+    """Whether most other ranks are as slow in some iterations, but not usually.
+
+    Their hosts are late as well where they wait for their devices, and are ahead in the others.
+    """
+    excess, (_, phase, _) = inputs.excess, inputs.extent(claim)
+    if phase is None:
+        return False
+    place, named = excess.phases.index(phase), np.isin(excess.ranks, claim.ranks)
+    more = np.nanmedian(excess.by_phase[:, :, place][claim.cells(excess)])
+    spent = np.nan_to_num(excess.spent[~named, :, place])
+    longer = spent - np.median(spent, axis=1, keepdims=True) >= HALF * more
+    return bool(longer.any(axis=1).mean() >= HALF)
 
 
 def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Straggler:

@@ -205,9 +205,17 @@ def test_a_validation_on_one_rank_is_a_task_of_its_own(unnamed: str | None) -> N
     assert "more work" in verdict.sentence
 
 
-@pytest.mark.parametrize(("phase", "first"), [("load", 0), ("load", 2), ("forward", 0)])
-def test_loaders_of_others_may_not_keep_up(phase: str, first: int) -> None:
-    """They wait in every iteration, and load ahead meanwhile."""
+@pytest.mark.parametrize(
+    ("phase", "first", "says"),
+    [
+        ("load", 0, "others may load ahead"),
+        ("load", COUNT // 2 - 1, "others may load ahead"),  # in most iterations
+        ("load", COUNT // 2, None),
+        ("forward", 0, None),
+    ],
+)
+def test_loaders_of_others_may_not_keep_up(phase: str, first: int, says: str | None) -> None:
+    """They wait in most iterations, and load ahead meanwhile."""
     cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
     late = pl.Series([20 * MS * (rank == 3 and i >= first) for rank, i in cells])
     wide = wide_of([(rank, i, 0.0) for rank, i in cells])
@@ -215,9 +223,31 @@ def test_loaders_of_others_may_not_keep_up(phase: str, first: int) -> None:
     given = inputs_of(wide, run=SUMMARY)
     verdict = judge(given, Exact(given.excess))
     assert (verdict.ranks, verdict.gain_ns) == ((3,), 20 * MS * (COUNT - first))
-    bound = (phase, first) == ("load", 0)
-    says = "others may load ahead" in verdict.sentence, "save at most" in verdict.sentence
-    assert (*says, verdict.gain_is_bound) == (bound, bound, bound)
+    assert ("save at most" in verdict.sentence) == verdict.gain_is_bound == (says is not None)
+    assert says is None or says in verdict.sentence
+    given = of_kernels(
+        wide, [kernel(r, i, 20 if r == 3 else 0.1, phase=phase, kind="copy") for r, i in cells]
+    )
+    assert not judge(given, Exact(given.excess)).gain_is_bound, "nobody copies ahead"
+
+
+@pytest.mark.parametrize(
+    ("every", "kind", "bound"),
+    [(4, "idle", True), (4, "kernel", False), (1, "idle", False), (COUNT, "idle", False)],
+)
+def test_hosts_of_others_may_not_keep_up(every: int, kind: str, bound: bool) -> None:
+    """Those that wait for their device every 4th time are late then, and ahead in between."""
+    cells = [
+        (rank, i, 20.0 if rank == 3 else 12.0 * (i % every == every - 1))
+        for rank in range(RANKS)
+        for i in range(COUNT)
+    ]
+    if every == COUNT:
+        cells = [(rank, i, ms * (rank == 3)) for rank, i, ms in cells]
+    given = of_kernels(wide_of(cells), [kernel(*cell, kind=kind) for cell in cells])
+    verdict = judge(given, Exact(given.excess))
+    assert (verdict.ranks, verdict.gain_is_bound) == ((3,), bound)
+    assert ("others may launch ahead" in verdict.sentence) == bound
 
 
 def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:

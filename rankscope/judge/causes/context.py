@@ -8,6 +8,7 @@ import polars as pl
 
 from rankscope.judge.causes.excess import ACTIVITY_EXCESS, HostExcess, activity_excess, host_excess
 from rankscope.judge.causes.launches import SLOWDOWN, same_overlap
+from rankscope.judge.levels import HALF
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 
@@ -114,6 +115,12 @@ class CauseContext:
             return self.total_ns
         idle = float(rows.filter(pl.col("kind") == "idle")["excess_total_ns"].sum())
         return min(max(0.0, idle), self.total_ns)
+
+    @property
+    def device_waits(self) -> bool:
+        """Whether devices do nothing in most of the excess."""
+        busy = self.activities.filter(pl.col("kind") != "idle")["excess_total_ns"].sum()
+        return float(busy) < HALF * self.phase_ns
 
     @cached_property
     def slowdowns(self) -> pl.DataFrame:
