@@ -206,14 +206,15 @@ def _in_time(work: pl.DataFrame, sync_calls: pl.DataFrame, process: int, late_ns
     """Whether most calls that wait for the device return when all work ends.
 
     Args:
-        work: columns of DEVICE_WORK.
+        work: columns of DEVICE_WORK; calls after its end are not looked at.
         sync_calls: SYNC_CALLS.
         process: the one whose calls are looked at.
         late_ns: how late the clock seems; ends that differ by less than half of it are the same.
     """
     waited = pl.col("end") - pl.col("start") >= EARLY_NS
-    waits = sync_calls.filter(pl.col("process") == process, waited).sort("start")
     own = work.filter(process=process).drop_nulls("launch").sort("launch")
+    before_end = pl.col("start") < own["end"].max()
+    waits = sync_calls.filter(pl.col("process") == process, waited, before_end).sort("start")
     done = own.select("launch", done=pl.col("end").cum_max())
     ends = waits.join_asof(done, left_on="start", right_on="launch")
     return 2 * int(((ends["done"] - ends["end"]).abs() < late_ns / 2).sum()) > ends.height
