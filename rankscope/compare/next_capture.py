@@ -17,6 +17,7 @@ from rankscope.model.results import Finding, Verdict
 from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.meaning import says
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import MOST_LISTED, agreeing, ranks_text
 
 MOST_ITERATIONS = 20
 """Most iterations that are recorded, unless the verdict says how many would settle it: enough to
@@ -88,8 +89,8 @@ class RecordedRank(Struct, frozen=True):
     label: Annotated[
         str,
         says(
-            "`slow` (`culprit` in 0.1.0), or where nobody is named, who `leads`, or the `slowest`; "
-            "`median`, `fast`"
+            "`slow` (`culprit` in 0.1.0) or `more work`; where nobody is named, who `leads`, or the "
+            "`slowest`; `median`, `fast`"
         ),
     ]
     rank: Annotated[int, says("a rank that is recorded")]
@@ -222,16 +223,14 @@ def _chosen(verdict: Verdict, picks: Picks) -> tuple[RecordedRank, ...]:
     If there are neither, the rank is recorded that others may wait for.
     """
     early = "max" if picks.late == "min" else "min"
-    places = ("slow", "leads", picks.late, "median", early)
+    places = (picks.late, "slow", "leads", "median", early)
     order = sorted(picks.picks, key=lambda each: places.index(each.label))
     asked = verdict.ranks or tuple(each.rank for each in order if each.leads)
     first, *_ = [each for each in order if each.rank in asked] or order
     others = [each for each in order if each.rank not in {first.rank, *asked}]
     compared = [each for each in others if each.label in ("median", early)] or others[:1]
     return (
-        RecordedRank(
-            "slow" if first.slow else "leads" if first.leads else "slowest", first.rank, first.host
-        ),
+        RecordedRank(first.mark or "slowest", first.rank, first.host),
         *(
             RecordedRank("median" if each.label == "median" else "fast", each.rank, each.host)
             for each in compared
@@ -265,9 +264,9 @@ def _needed(verdict: Verdict, host_known: bool) -> tuple[tuple[Needed, ...], str
     """The options, and what stayed open in words."""
     leading = () if verdict.leading is None else verdict.leading.ranks
     ranks = verdict.ranks or leading
-    who = f"rank {', '.join(map(str, ranks))}" if ranks else "no single rank"
-    where = sanitized(verdict.cause or "the iteration")
-    slow = f"{who} {'is' if verdict.ranks or not leading else 'may be'} slow in {where}"
+    who = ranks_text(ranks, MOST_LISTED) if ranks else "no single rank"
+    does = "may be" if leading and not verdict.ranks else agreeing(len(ranks) or 1, "is", "are")
+    slow = f"{who} {does} slow in {sanitized(verdict.cause or 'the iteration')}"
     if verdict.kind == VerdictKind.COMMUNICATION:
         return (NIC_COUNTERS,), "communication is slow: is the network congested?"
     captures = [_of_finding(each, host_known) for each in verdict.findings]

@@ -258,12 +258,15 @@ class Pick:
     leads: bool = False  # where the verdict names nobody
 
     @property
+    def mark(self) -> str:
+        """What the verdict says of the rank: `slow`, `more work`, `leads`, or nothing."""
+        return ("more work" if self.has_more else "slow") if self.slow else "leads" * self.leads
+
+    @property
     def title(self) -> str:
-        """The label, and what the verdict says of the rank: `max, slow`; `max, more work`."""
-        mark = ("more work" if self.has_more else "slow") if self.slow else "leads" * self.leads
-        return (
-            mark if self.label in ("slow", "leads") else ", ".join(filter(None, (self.label, mark)))
-        )
+        """The label and the mark: `max, slow`; `max, more work`; of none of the three, `slow`."""
+        label = "" if self.label in ("slow", "leads") else self.label
+        return ", ".join(filter(None, (label, self.mark)))
 
     def __repr__(self) -> str:
         return f"<Pick {self.label}: rank {self.rank}, iteration {self.worst.iteration}>"

@@ -43,7 +43,7 @@ def timeline_section(
         labels: rank → its label; ranks without one are shown because they arrive last.
 
     Returns:
-        The chart: caption, lanes (rank, pick, name), bars (columns: the index of the lane, and
+        The chart: caption, the first iteration, lanes (rank, pick, name), bars (columns: the index of the lane, and
         those of BAR; times in ns since the earliest window) and late (at most one: at, rank). Its
         tables.
     """
@@ -59,6 +59,7 @@ def timeline_section(
     late = last_arrival(timeline)
     chart = {
         "caption": _caption(timeline, all_lanes, late, detail.is_of_picks),
+        "iteration": timeline.iterations[0],
         "lanes": [
             {"rank": rank, "pick": labels.get(rank, LAST), "name": lane.name}
             for rank, lane in lanes

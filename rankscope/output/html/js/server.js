@@ -52,7 +52,7 @@ function listenToServer() {
   for (const node of document.querySelectorAll("[data-served]")) node.hidden = false;
   byId("range-iterations").value = new URLSearchParams(location.search).get("iter-range") ?? "";
   byId("timeline-ranks").value = [...new Set(page.timeline.lanes.map((each) => each.rank))].join(",");
-  byId("timeline-iteration").value = page.first.iteration;
+  byId("timeline-iteration").value = page.timeline.iteration ?? page.first.iteration;
   const submits = (id, action) => byId(id).addEventListener("submit", (event) => (event.preventDefault(), action()));
   submits("range", () => {
     const given = byId("range-iterations").value.trim();
