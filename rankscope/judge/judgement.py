@@ -142,13 +142,17 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, claims: Sequence[Slow]) ->
     if prices.why_bound is not None:
         return prices.why_bound
     for claim in claims:
-        mostly = 2 * len(claim.pattern.iterations) > len(inputs.numbers)
-        if not mostly or not inputs.context(claim).device_waits:
+        if 2 * len(claim.pattern.iterations) <= len(inputs.numbers):
             continue
-        loading = is_loading(inputs.excess, claim)
-        if loading or _others_launch_ahead(inputs, claim):
-            ahead = f"others may {'load' if loading else 'launch'} ahead meanwhile"
-            return f"{ahead}, and nothing tells whether they would keep up"
+        context = inputs.context(claim)
+        much, what = HALF * context.phase_ns, ""
+        if is_loading(inputs.excess, claim):
+            what = "load" if context.device_ns(idle=False) < much else ""
+        elif context.device_ns(idle=True) >= much and _others_launch_ahead(inputs, claim):
+            what = "launch"
+        if what:
+            keep_up = "nothing tells whether they would keep up"
+            return f"others may {what} ahead meanwhile, and {keep_up}"
     return None
 
 

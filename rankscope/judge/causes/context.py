@@ -8,7 +8,6 @@ import polars as pl
 
 from rankscope.judge.causes.excess import ACTIVITY_EXCESS, HostExcess, activity_excess, host_excess
 from rankscope.judge.causes.launches import SLOWDOWN, same_overlap
-from rankscope.judge.levels import HALF
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 
@@ -113,14 +112,12 @@ class CauseContext:
         rows = self.activities
         if rows.filter(pl.col("kind").is_in(["kernel", "graph", "copy"])).is_empty():
             return self.total_ns
-        idle = float(rows.filter(pl.col("kind") == "idle")["excess_total_ns"].sum())
-        return min(max(0.0, idle), self.total_ns)
+        return min(max(0.0, self.device_ns(idle=True)), self.total_ns)
 
-    @property
-    def device_waits(self) -> bool:
-        """Whether devices do nothing in most of the excess."""
-        busy = self.activities.filter(pl.col("kind") != "idle")["excess_total_ns"].sum()
-        return float(busy) < HALF * self.phase_ns
+    def device_ns(self, *, idle: bool) -> float:
+        """How much longer devices idle, or work, in the phase; 0 where that is unknown."""
+        rows = self.activities.filter((pl.col("kind") == "idle") == idle)
+        return float(rows["excess_total_ns"].sum())
 
     @cached_property
     def slowdowns(self) -> pl.DataFrame:
