@@ -248,6 +248,8 @@ def test_hosts_of_others_may_not_keep_up(every: int, kind: str, bound: bool) -> 
     verdict = judge(given, Exact(given.excess))
     assert (verdict.ranks, verdict.gain_is_bound) == ((3,), bound)
     assert ("others may launch ahead" in verdict.sentence) == bound
+    without_device = inputs_of(wide_of(cells), run=SUMMARY)
+    assert not judge(without_device, Exact(without_device.excess)).gain_is_bound
 
 
 def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
