@@ -89,8 +89,8 @@ class RecordedRank(Struct, frozen=True):
     label: Annotated[
         str,
         says(
-            "`slow` (`culprit` in 0.1.0) or `more work`; where nobody is named, who `leads`, or the "
-            "`slowest`; `median`, `fast`"
+            "`slow` (`culprit` in 0.1.0) or `more work`; where nobody is named, who `leads`, or "
+            "the `slowest`; `median`, `fast`"
         ),
     ]
     rank: Annotated[int, says("a rank that is recorded")]

@@ -39,17 +39,15 @@ class Views:
         self.events: list[dict[str, Any]] = json.loads(traced(timeline))["traceEvents"]
 
     def marks(self) -> list[list[tuple[int, int]]]:
-        """Rank and moment (ns) of each mark, in the picture, on the page and in the trace."""
+        """Rank and moment (ns) of each mark, in the picture and on the page."""
         axes = self.picture.axes[0]
         lines = [line for line in axes.lines if line.get_gid() == "last arrival"]
         drawn = [round(line.get_xdata()[0] * MS) for line in lines]
         texts = [text.get_text() for text in axes.texts]
         named = [int(text.split()[1]) for text in texts if text.endswith(" arrives last")]
-        instants = [event for event in self.events if event["ph"] == "i"]
         return [
             list(zip(named, drawn, strict=True)),
             [(each["rank"], each["at"]) for each in self.page["late"]],
-            [(int(e["name"].split()[1]), round(e["ts"] * 1000)) for e in instants],
         ]
 
     def streams(self) -> list[set[str]]:
@@ -75,7 +73,7 @@ def test_all_views_mark_the_same_arrival(
     """Rank 7 is late, whether or not it is shown."""
     timeline = job.timeline(ranks, [slow_iteration(job)])
     marks = Views(job, timeline, monkeypatch).marks()
-    assert marks[0] == marks[1] == marks[2]
+    assert marks[0] == marks[1]
     [(rank, moment)] = marks[0]
     assert rank == 7
     late = last_arrival(timeline)
@@ -102,7 +100,7 @@ def test_a_rank_on_another_clock_does_not_decide(
         ),
     )
     marks = Views(job, loose, monkeypatch).marks()
-    assert marks[0] == marks[1] == marks[2]
+    assert marks[0] == marks[1]
     assert [rank for rank, _ in marks[0]] == [7]
 
 
@@ -112,7 +110,7 @@ def test_no_view_marks_an_arrival_if_nobody_waits(
     timeline = job.timeline([0, 1], [slow_iteration(job)])
     short = timeline.collectives.with_columns(wait_ns=pl.lit(LEAST_WAIT_NS - 1, pl.Int64))
     quiet = replace(timeline, collectives=short)
-    assert Views(job, quiet, monkeypatch).marks() == [[], [], []]
+    assert Views(job, quiet, monkeypatch).marks() == [[], []]
 
 
 def test_streams_of_other_contexts_and_devices_have_lanes_of_their_own(

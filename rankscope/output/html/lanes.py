@@ -43,9 +43,9 @@ def timeline_section(
         labels: rank → its label; ranks without one are shown because they arrive last.
 
     Returns:
-        The chart: caption, the first iteration, lanes (rank, pick, name), bars (columns: the index of the lane, and
-        those of BAR; times in ns since the earliest window) and late (at most one: at, rank). Its
-        tables.
+        The chart: caption, the first iteration, lanes (rank, pick, name), bars (columns: the index
+        of the lane, and those of BAR; times in ns since the earliest window) and late (at most one:
+        at, rank). Its tables.
     """
     timeline = detail.timeline
     if timeline is None:
