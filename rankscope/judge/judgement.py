@@ -160,10 +160,9 @@ def _others_launch_ahead(inputs: VerdictInputs, claim: Slow) -> bool:
     """Whether most other ranks are as slow in some iterations, but not usually.
 
     Their hosts are late as well where they wait for their devices, and are ahead in the others.
-    Without a device nobody launches.
     """
     excess, (_, phase, _) = inputs.excess, inputs.extent(claim)
-    if phase is None or inputs.context(claim).activities.filter(kind="idle").is_empty():
+    if phase is None:
         return False
     place, named = excess.phases.index(phase), np.isin(excess.ranks, claim.ranks)
     more = np.nanmedian(excess.by_phase[:, :, place][claim.cells(excess)])
