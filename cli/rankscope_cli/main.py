@@ -179,9 +179,9 @@ def _usage_hint(message: str, path: str) -> str | None:
     extra = re.match(r"Got unexpected extra arguments? ?(?:\(s\) )?\((.*)\)", message)
     words = extra[1] if extra else ""
     if words.endswith(".duckdb"):
-        return f"{path} --db {words}"
+        return f"--db {words} names the database"
     exist = words and all(os.path.exists(word) for word in words.split())
-    return f"first rankscope ingest {words}, then {path}" if exist else None
+    return f"first rankscope ingest {words}, then this command without {words}" if exist else None
 
 
 if __name__ == "__main__":

@@ -59,6 +59,8 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 """Settings of every connection: SQL in somebody else's file reads and loads nothing else."""
 
+A_FILE = "a database is a file, as rankscope ingest --db FILE makes it"
+
 TO_READ = CONFIG | {"memory_limit": LEAST_MEMORY}
 """Settings of a connection that only reads."""
 
@@ -76,9 +78,9 @@ def connect(
     """
     check_accessible(path)
     if path.is_dir():
-        raise DatabaseError(f"{path}: is a folder", hint="name a file with --db")
+        raise DatabaseError(f"{path}: is a folder", hint=A_FILE)
     if path.exists() and not path.is_file():
-        raise DatabaseError(f"{path}: is no regular file", hint="name a file with --db")
+        raise DatabaseError(f"{path}: is no regular file", hint=A_FILE)
     if path.exists() and not os.access(path, os.R_OK):
         raise DatabaseError(f"{path}: may not be read", hint="check its permissions")
     limit = time.monotonic() + patience_s

@@ -59,8 +59,9 @@ def test_a_missing_database_names_those_beside_it(cli: Cli, sample: Stored) -> N
         (("report",), "rankscope report -o FILE"),
         (("pick-reports", "--view"), "see rankscope pick-reports --help"),
         (("imbalance", "--iteration", "step_(\\d+)"), "rankscope ingest PROFILES --iteration"),
-        (("pick-reports", "run.duckdb"), "rankscope pick-reports --db run.duckdb"),
+        (("pick-reports", "run.duckdb"), "--db run.duckdb names the database"),
         (("plot", "heatmap", "profiles"), "first rankscope ingest profiles"),
+        (("plot", "run.duckdb"), "one of heatmap"),
     ],
 )
 def test_hints_say_what_was_meant(cli: Cli, words: tuple[str, ...], hint: str) -> None:

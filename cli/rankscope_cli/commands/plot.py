@@ -82,16 +82,16 @@ def plot(
     from rankscope.api import view_of
     from rankscope.compare.comparison import Stage
     from rankscope.output.documents.written import Plot
-    from rankscope.output.plots import Picture, draw, format_of
+    from rankscope.output.plots import Picture, check_kind, draw, format_of
     from rankscope.output.quantities import short_path
     from rankscope.util.atomic_io import check_writable
     from rankscope.util.rank_list import parse_ranks
     from rankscope.util.sanitize import sanitized
 
+    check_kind(kind)
     path = target or Path(f"{kind}.png")
-    if kind in KINDS:
-        format_of(path)
-        check_writable(path)
+    format_of(path)
+    check_writable(path)
     run = opened(db)
     comparison = run.compare(analysis, until=Stage.VERDICT)
     chosen = None if ranks is None else sorted(parse_ranks(ranks))

@@ -64,6 +64,15 @@ class PlotOptions:
     only: tuple[int, ...] = ()
 
 
+def check_kind(kind: str) -> None:
+    """Raise `UsageError` unless there is such a kind of plot."""
+    if kind not in KINDS:
+        raise UsageError(
+            f"plot {kind}: there is no such kind",
+            hint=f"one of {', '.join(KINDS)}; of many runs: rankscope fleet --html FILE",
+        )
+
+
 def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) -> Figure:
     """A matplotlib figure of one kind of plot, which can be changed before it is saved.
 
@@ -71,11 +80,7 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
         UsageError: the kind or the theme does not exist, or there is nothing to draw.
     """
     options = options or PlotOptions()
-    if kind not in KINDS:
-        raise UsageError(
-            f"plot {kind}: there is no such kind",
-            hint=f"one of {', '.join(KINDS)}; of many runs: rankscope fleet --html FILE",
-        )
+    check_kind(kind)
     if options.theme not in THEMES:
         raise UsageError(
             f"--theme {options.theme}: there is no such theme", hint=f"one of {', '.join(THEMES)}"
