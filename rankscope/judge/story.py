@@ -121,10 +121,11 @@ def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
     joined: list[Slow] = []
     for claim in claims:
         for place, other in enumerate(joined):
-            both = tuple(sorted(other.ranks + claim.ranks))
+            both = tuple(sorted({*other.ranks, *claim.ranks}))
             amounts = [np.median(excess.share[each.cells(excess)]) for each in (other, claim)]
             alike = min(amounts) >= HALF * max(amounts)
-            if alike and other.pattern.iterations == claim.pattern.iterations:
+            one, two = ({*each.pattern.iterations} for each in (other, claim))
+            if alike and len(one & two) >= MOST * len(one | two):
                 joined[place] = replace(other, ranks=both)
                 break
         else:
