@@ -15,6 +15,7 @@ from rankscope.errors import UsageError
 from rankscope.judge.causes.excess import activity_excess
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.model.kinds import PARTS, PHASES, HostState
+from rankscope.model.results import Verdict
 from rankscope.output.palette import STATE_COLORS, STATE_NAMES, THEMES, Theme
 from rankscope.output.plots import PlotOptions
 from rankscope.output.plots.captions import footer, subtitle
@@ -65,7 +66,7 @@ class ThreadBar:
 
     rank: int
     iteration: int
-    label: str  # `slow` or `median`
+    label: str  # what the verdict says of the rank, or `median`
     parts: pl.DataFrame  # state, name, total_ns, in the order of the bar
 
 
@@ -99,7 +100,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         )
         for iteration in dict.fromkeys((worst, typical))
         for shown_rank, label in (
-            (rank, "slow"),
+            (rank, _mark(comparison.verdict, rank)),
             (_median_rank(comparison, rank, iteration), "median"),
         )
     ]
@@ -139,10 +140,10 @@ def _bars(axes: Axes, bars: list[ThreadBar], theme: Theme) -> None:
     places = [place + (GAP if place > 1 else 0) for place in range(len(bars))]
     for place, bar in zip(places, bars, strict=True):
         _stack(axes, place, bar.parts, PANEL / (longest * 1.02 or 1), theme)
-    labels = [f"rank {bar.rank} ({bar.label}) · iteration {bar.iteration}" for bar in bars]
+    labels = [f"{_marked(bar.rank, bar.label)} · iteration {bar.iteration}" for bar in bars]
     axes.set_yticks(places, labels=labels)
     for label, bar in zip(axes.get_yticklabels(), bars, strict=True):
-        if bar.label == "slow":
+        if bar.rank == bars[0].rank:
             label.set(weight="bold", color=theme.ink)
     axes.set_ylim(places[-1] + 0.6, -0.6)
     _bare(axes, "time of the training thread (ms)")
@@ -158,6 +159,21 @@ def _bare(axes: Axes, label: str) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
     axes.set_xlabel(label)
+
+
+def _mark(verdict: Verdict, rank: int) -> str:
+    """`slow` or `more work` by the verdict; else nothing, as the user may choose any rank."""
+    blamed = {
+        each
+        for ranks, _ in verdict.slow_sets
+        if ranks not in verdict.sets_with_more_work
+        for each in ranks
+    }
+    return "slow" if rank in blamed else "more work" * (rank in verdict.named)
+
+
+def _marked(rank: int, mark: str) -> str:
+    return f"rank {rank} ({mark})" if mark else f"rank {rank}"
 
 
 def _slow_iterations(comparison: Comparison, rank: int, wanted: int | None) -> list[int]:
@@ -331,7 +347,7 @@ def _draw_device(
         theme,
     )
     axes = sheet.axes(NAMES_WIDTH, 0.45, PAIRS_WIDTH, height)
-    _pairs(axes, rank, activities, theme)
+    _pairs(axes, _marked(rank, _mark(comparison.verdict, rank)), activities, theme)
     return sheet.figure
 
 
@@ -365,7 +381,7 @@ def _label(row: dict[str, object]) -> str:
     return NAMES.get(kind, f"{kind} {name}".strip())
 
 
-def _pairs(axes: Axes, rank: int, activities: pl.DataFrame, theme: Theme) -> None:
+def _pairs(axes: Axes, name: str, activities: pl.DataFrame, theme: Theme) -> None:
     """Two bars per activity, the slow rank's above, and how much longer it is."""
     places = np.arange(activities.height, dtype=float)
     slow, usual = (activities[name].to_numpy() / 1e6 for name in ("total_ns", "usual_ns"))
@@ -381,5 +397,5 @@ def _pairs(axes: Axes, rank: int, activities: pl.DataFrame, theme: Theme) -> Non
     axes.set_ylim(max(activities.height, 2) - 0.4, -0.6)
     axes.set_xlim(0, float(max(slow.max(), usual.max())) * 1.15 or 1)
     _bare(axes, "time per iteration (ms)")
-    slow_bars = Patch(label=f"rank {rank} (slow)", color=theme.late)
-    legend_above(axes, [slow_bars, Patch(label="median rank", color=theme.muted)])
+    shown = Patch(label=name, color=theme.late)
+    legend_above(axes, [shown, Patch(label="median rank", color=theme.muted)])
