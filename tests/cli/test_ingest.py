@@ -85,8 +85,8 @@ def test_bad_reports_can_be_skipped_and_are_listed(
     assert reports[1].name in result.err
     for number in range(2):
         copied(reports, tmp_path / f"copy {number}")
-    assert "skipped: and 1 more: -v" in cli("ingest", tmp_path, "--on-error", "skip").err
-    assert "more: -v" not in cli("ingest", tmp_path, "--on-error", "skip", "-v").err
+    assert "skipped: and 1 more; -v names all" in cli("ingest", tmp_path, "--on-error", "skip").err
+    assert "more; -v" not in cli("ingest", tmp_path, "--on-error", "skip", "-v").err
 
 
 @pytest.mark.slow

@@ -188,7 +188,7 @@ def _show(
     for reason in skipped[:most]:
         console.say(f"rankscope: skipped: {reason}")
     if len(skipped) > most:
-        console.say(f"rankscope: skipped: and {len(skipped) - most} more: -v")
+        console.say(f"rankscope: skipped: and {len(skipped) - most} more; -v names all")
     console.warn(comparison.warnings, quiet, show_all=verbose)
     counts = {
         status: sum(outcome.status == status for outcome in done.outcomes)

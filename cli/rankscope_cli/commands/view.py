@@ -32,8 +32,8 @@ def view(
     """Serve the page of the run on this machine, with more than a file can hold.
 
     The page shows the timeline of any ranks in any iteration, what their training threads did,
-    and any range of iterations. Only those who have the address,
-    which holds a random token, can see it. It runs until Ctrl-C.
+    and any range of iterations. Only those who have the address, which holds a random token, can
+    see it. It runs until Ctrl-C.
 
     Examples:
 
