@@ -323,19 +323,19 @@ def test_a_clock_that_is_known_is_advised(tmp_path: Path, cli: Cli) -> None:
     assert "Next: ask for --clock gpu. " in " ".join(host.split())
 
 
+def capturing(_rank: int, trace: dict[str, Any]) -> None:
+    """A server captures a graph amid a step: none of these launches runs."""
+    call = next(each for each in trace["traceEvents"] if each["name"] == "cudaLaunchKernel")
+    names = ["cudaStreamBeginCapture", *["cudaLaunchKernel"] * 9, "cudaStreamEndCapture"]
+    trace["traceEvents"] += [
+        {**call, "name": name, "ts": call["ts"] + nth / 10, "dur": 0.1,
+         "args": {"correlation": 10**6 + nth}}
+        for nth, name in enumerate(names, -20)
+    ]  # fmt: skip
+
+
 @pytest.mark.slow
 def test_launches_that_a_graph_captures_are_not_lost(tmp_path: Path) -> None:
-    """A server captures a graph amid a step: none of these launches runs."""
-
-    def capturing(_rank: int, trace: dict[str, Any]) -> None:
-        call = next(each for each in trace["traceEvents"] if each["name"] == "cudaLaunchKernel")
-        names = ["cudaStreamBeginCapture", *["cudaLaunchKernel"] * 9, "cudaStreamEndCapture"]
-        trace["traceEvents"] += [
-            {**call, "name": name, "ts": call["ts"] + nth / 10, "dur": 0.1,
-             "args": {"correlation": 10**6 + nth}}
-            for nth, name in enumerate(names, -20)
-        ]  # fmt: skip
-
     run = read(write(tmp_path / "job", PLAIN, capturing))
     assert "records-missing" not in codes(run)
     assert_slow(run)
@@ -366,6 +366,7 @@ def test_a_devices_clock_that_is_off_is_set(
 ) -> None:
     def off(rank: int, trace: dict[str, Any]) -> None:
         without(gone)(rank, trace)
+        capturing(rank, trace)
         for each in kernels(trace) if rank == 1 else ():
             each["ts"] = round(each["ts"] + off_us, 3)
 

@@ -130,9 +130,13 @@ def read(
     work, calls = _communicating(work, words), _nth_calls(launches, owned.within)
     device_work = _device_work(work, calls, ranges, process, owned)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
+    lost = outside_captures(
+        _without_record(calls, device_work), launches.filter(pl.col("captures") != 0)
+    )
     # the start of an operator is no launch
     with_calls = device_work.with_columns(launch=pl.when("called").then("launch"))
-    moved = wrong_clocks(with_calls, sync_calls, int(calls["kernel"].sum()))
+    recorded = device_work.filter("called", kind="kernel").height
+    moved = wrong_clocks(with_calls, sync_calls, recorded + lost.height)
     device_work = moved_by(device_work, moved)
     return Trace(
         facts=replace(
@@ -151,9 +155,7 @@ def read(
         ),
         device_work=InMemoryWork(
             conform(device_work, DEVICE_WORK, drop_others=True),
-            unrecorded=outside_captures(
-                _without_record(calls, device_work), launches.filter(pl.col("captures") != 0)
-            ),
+            unrecorded=lost,
             unread=_strange(file),
             moved=moved,
             sync_calls=sync_calls,
