@@ -24,9 +24,9 @@ def table(fleet: Fleet, show_all: bool = False) -> Table:
     rows = fleet.hardware if show_all else fleet.hardware.filter(pl.col("guilty") > 0)
     columns = (
         "hardware", "id", "host", "slot", heading("guilty"), "runs", "rate", "95 % interval", "p",
-        "rank-hours", "trend", "follows", "",
+        "rank-hours", "trend", "follows", "suspect",
     )  # fmt: skip
-    return Table(
+    table = Table(
         title="Hardware by cost" if show_all else "Hardware that was ever slow, by cost",
         columns=columns,
         numeric=frozenset((heading("guilty"), "runs", "rate", "95 % interval", "p", "rank-hours")),
@@ -35,6 +35,7 @@ def table(fleet: Fleet, show_all: bool = False) -> Table:
         shorten=names_in(["id", "host"]),
         notes=notes("guilty", "rate", "p", "rank_hours"),
     )
+    return table if rows["suspect"].any() else table.without(frozenset(("suspect",)))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -55,7 +56,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         in_units(row["cost_ns"], NS_PER_HOUR),
         text("trend"),
         text("follows"),
-        "suspect" if row["suspect"] else "",
+        "yes" if row["suspect"] else "no",
     )
 
 

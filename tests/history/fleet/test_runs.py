@@ -85,7 +85,8 @@ def test_every_format(cli: Cli, runs: Path) -> None:
     assert rows[0].startswith("kind,id,host")
     assert rows[1].startswith(f"gpu,{BAD}")
     marked = cli("fleet", f"{runs}/*.duckdb", "--format", "markdown").out
-    assert re.search(rf"^\| GPU \| {BAD} .* suspect \|$", marked, re.MULTILINE)
+    assert re.search(rf"^\| GPU \| {BAD} .* yes \|$", marked, re.MULTILINE)
+    assert re.search(r"^\| hardware .* suspect \|$", marked, re.MULTILINE)
     document = json.loads(cli("fleet", runs, "--format", "json").out)
     assert document["format"] == "rankscope/fleet/1"
     assert fits(document) == "fleet"
@@ -103,6 +104,7 @@ def test_few_runs_accuse_nobody(cli: Cli, runs: Path) -> None:
     said = cli("fleet", runs / "run0.duckdb", runs / "run1.duckdb").out
     assert said.startswith("Nobody beyond chance")
     assert "Next: profile more runs" in said
+    assert "suspect " not in said
 
 
 def test_a_ledger_outlives_the_runs(cli: Cli, runs: Path) -> None:
