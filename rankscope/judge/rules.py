@@ -1,7 +1,7 @@
 """The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -212,8 +212,17 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
 
 
-def most_may_be_slow(judged: Judgement) -> Verdict | None:
-    """More than a third of a role are fast beyond chance: the others may be slow."""
+class Fast(NamedTuple):
+    """Ranks that are fast beyond chance."""
+
+    difference: str  # to the others of their roles, in words
+    ranks: tuple[int, ...]
+    others: tuple[int, ...]
+    gain_ns: int  # what the run would save if all were as fast
+
+
+def _fast(judged: Judgement) -> Fast | None:
+    """The ranks that are fast by enough to be said; None where there are none."""
     inputs, excess, fast = judged.inputs, judged.inputs.excess, judged.inputs.story.fast
     if fast is None:
         return None
@@ -222,19 +231,30 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
     over = excess.total - np.nanmedian(excess.total[members], axis=0)
     healing = excess.saved(np.where(others[:, None], over, 0.0), excess.spent)
     gain = judged.prices.most(healing, *judged.prices.of([healing]))
-    if gain < LEAST_GAIN * inputs.total_ns or 2 * members.sum() <= others.sum():
+    if gain < LEAST_GAIN * inputs.total_ns:
         return None
     slow, hosts = tuple(excess.ranks[others].tolist()), whole_hosts(fast.ranks, inputs.hosts)
-    return inconclusive(
+    difference = (
         f"{lowered(who(fast.ranks, inputs.hosts, hosts))} "
         f"{agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
         f"{ms(float(np.nanmean(over[others])))} less {excess.metric} than "
-        f"{ranks_text(slow, MOST_LISTED)} in {counted(len(inputs.numbers), 'iteration')}: "
+        f"{ranks_text(slow, MOST_LISTED)}"
+    )
+    return Fast(difference, fast.ranks, slow, gain)
+
+
+def most_may_be_slow(judged: Judgement) -> Verdict | None:
+    """More than a third of a role are fast beyond chance: the others may be slow."""
+    inputs, fast = judged.inputs, _fast(judged)
+    if fast is None or 2 * len(fast.ranks) <= len(fast.others):
+        return None
+    return inconclusive(
+        f"{fast.difference} in {counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
-        f"fast. If all were as fast, the run would save {judged.at_most}{ms(gain)}, "
-        f"{percent(gain / inputs.total_ns)} of the time",
+        f"fast. If all were as fast, the run would save {judged.at_most}{ms(fast.gain_ns)}, "
+        f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
-        _leading(judged, slow, gain, fast),
+        _leading(judged, fast.others, fast.gain_ns, inputs.story.fast),
     )
 
 
@@ -365,6 +385,9 @@ def balanced(judged: Judgement) -> Verdict:
     inputs = judged.inputs
     unsaid = judged.cost_ns < LEAST_GAIN * inputs.total_ns or inputs.claims
     details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
+    if (fast := _fast(judged)) is not None:
+        details += f"; {fast.difference}, and if all needed as little the run would save "
+        details += judged.part(fast.gain_ns)
     is_held_up = (inputs.exposed_transfer_ns or 0) >= MUCH * inputs.total_ns
     return Verdict(
         kind=VerdictKind.BALANCED,

@@ -185,6 +185,10 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
         time; communication that was not matched across ranks takes 20 %, and who waits in it is
         unknown."""),
+    "all but two": (lambda: judge(late({*range(RANKS)} - {2, 5}, always)), """
+        Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
+        time; ranks 2, 5 need 20.0 ms less work than ranks 0-1, 3-4, 6-7, and if all needed as
+        little the run would save at most 20 %."""),
     "most": (lambda: judge(late(range(5), always)), """
         Inconclusive: ranks 5-7 need 20.0 ms less work than ranks 0-4 in 20
         iterations: either the latter are slow, although they are the majority, or the former are
