@@ -99,16 +99,18 @@ def _traits(
 
     With them the excess that they do not explain.
     """
-    traits: list[Slow] = []
+    traits, rest = list[Slow](), excess
     while len(traits) < FEW:
         trait = _slowest(excess, noise, spans)
         if trait is None or not _is_sure(trait):
-            return traits, trait, excess
+            return traits, trait, rest
         traits.append(trait)
-        excess = excess.without(trait.cells(excess))
+        rest = rest.without(trait.cells(rest))
+        # a rank is slow in one way: what else it does are facts
         named = np.isin(excess.ranks, trait.ranks)[:, None]
+        excess = excess.without(named)
         spans = None if spans is None else np.where(named, 0.0, spans)
-    return traits, None, excess
+    return traits, None, rest
 
 
 def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:

@@ -243,6 +243,16 @@ def test_ranks_that_are_slow_together_are_one_though_small_differences_hide_one(
     assert ranks_of(story(late)) == named
 
 
+def test_no_iteration_of_a_rank_is_claimed_twice() -> None:
+    """Each third time it loads for long, and it is always a little slower."""
+    late = noise(4, 12)
+    late[0] += 9.0
+    late[0, 1::3] += 60.0
+    loads, *others = story(late).slow
+    assert (loads.ranks, loads.pattern.period) == ((0,), 3)
+    assert not any({*each.pattern.iterations} & {*loads.pattern.iterations} for each in others)
+
+
 def test_a_slower_rank_hides_another_one() -> None:
     """Healing rank 6 saves nothing before rank 2 is healed."""
     late = noise(8, 30)
