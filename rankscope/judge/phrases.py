@@ -47,14 +47,16 @@ def when(verdict: Verdict | Also, count: int, *, of_captures: bool, exactly: boo
     hits, spells = verdict.iterations, verdict.spells if isinstance(verdict, Verdict) else ()
     if verdict.since is not None:
         return f"from iteration {verdict.since} on"
-    if len(hits) == 1:
-        return "in this capture" if count == 1 and of_captures else f"in iteration {hits[0]}"
+    if len(hits) == 1 < count:
+        return f"in iteration {hits[0]}"
     if len(spells) == 1:
         return f"from iteration {spells[0][0]} to {spells[0][1]}"
     which = ""
     if verdict.period:
         short, which = f"in every {ordinal(verdict.period)} iteration", listed(hits)
     elif len(hits) == count:  # usually, but not in each of them
+        if count == 1:
+            return in_this(of_captures)
         return f"over all {counted(count, 'iteration')}" if count > 2 else "in both iterations"
     else:
         short = f"in {len(hits):,} of {counted(count, 'iteration')}"
@@ -64,6 +66,11 @@ def when(verdict: Verdict | Also, count: int, *, of_captures: bool, exactly: boo
         elif verdict.kind is VerdictKind.TRANSIENT:
             which = listed(hits)
     return f"{short} ({which})" if which and exactly else short
+
+
+def in_this(of_captures: bool) -> str:
+    """`in this step`, or `in this capture` where each is one iteration."""
+    return f"in this {'capture' if of_captures else 'step'}"
 
 
 def ordinal(number: int) -> str:

@@ -61,13 +61,6 @@ def test_two_iterations_are_both() -> None:
     assert finding(verdict, 2) == "Rank 2 needs 30.0 ms more in both iterations"
 
 
-def test_a_single_iteration_has_its_number() -> None:
-    verdict = replace(SLOW, cause=None, period=None, iterations=(12,))
-    assert finding(verdict, 1) == "Rank 2 needs 30.0 ms more in iteration 12"
-    captures = finding(replace(verdict, iterations=(0,)), 1, of_captures=True)
-    assert captures == "Rank 2 needs 30.0 ms more in this capture"
-
-
 @pytest.mark.parametrize(
     ("name", "label"),
     [
