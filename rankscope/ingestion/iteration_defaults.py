@@ -163,8 +163,9 @@ def _reconcile_unnamed(
             file,
             unlike(
                 f"{file.path}: has no ranges named like iterations, though other reports do",
-                hint="--on-error skip leaves such reports out; --iteration whole takes each "
-                f"capture as one iteration; or {advice(Record.STEPS, recorder_of([file.kind]))}",
+                hint="rankscope ingest --on-error skip leaves such reports out; --iteration whole "
+                "takes each capture as one iteration; or "
+                f"{advice(Record.STEPS, recorder_of([file.kind]))}",
             ),
         )
 

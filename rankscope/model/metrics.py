@@ -102,6 +102,11 @@ class Metric:
         return self.title or self.name.replace("_", " ")
 
     @property
+    def with_unit(self) -> str:
+        """Its name in rows, with the unit unless it is a time."""
+        return self.name if self.is_time else f"{self.name} ({self.unit})"
+
+    @property
     def heading(self) -> str:
         """Its column heading in text tables, with the unit unless it is a time."""
         name = self.short or self.name

@@ -55,7 +55,10 @@ def _table(changes: list[Change], judged: bool) -> Table:
         columns=("rank", "metric", "before", "after", "change", "interval", "certain"),
         numeric=frozenset(("rank", "before", "after", "change", "interval")),
         drop_first=("interval",),
-        rows=tuple((str(each.rank), _named(each), *_before_after(each)) for each in changes),
+        rows=tuple(
+            (str(each.rank), METRICS[each.metric].with_unit, *_before_after(each))
+            for each in changes
+        ),
     )
     return table if judged else table.without(frozenset(("interval", "certain")))
 
@@ -65,12 +68,6 @@ def _certain_note(changes: tuple[Change, ...]) -> str:
     only_times = all(METRICS[each.metric].is_time for each in changes)
     other = "" if only_times else "; for a metric that is not a time, of the metric"
     return f"the interval is beyond 0, and the change at least 1 % of the iteration{other}"
-
-
-def _named(change: Change) -> str:
-    """The metric of a change, with its unit unless it is a time."""
-    metric = METRICS[change.metric]
-    return metric.name if metric.is_time else f"{metric.name} ({metric.unit})"
 
 
 def _before_after(each: Change) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
             numeric=frozenset(("value",)),
             remarks=fewer,
             rows=tuple(
-                (metric.heading, _value(result, metric, each.mean)) for each, metric in known
+                (metric.with_unit, _value(result, metric, each.mean)) for each, metric in known
             ),
         )
     similar = [] if show_all else _alike(known, result)
@@ -127,7 +127,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
         most_relevant=_most_relevant_metrics(shown, result.verdict),
         rows=tuple(
             (
-                metric.name if metric.is_time else f"{metric.name} ({metric.unit})",
+                metric.with_unit,
                 who(metric, each.min),
                 who(metric, each.median),
                 who(metric, each.max),

@@ -158,6 +158,7 @@ def test_the_gate(cli: Cli, sample: Stored, stored: MakeStored) -> None:
     lone = cli(*gate, 5, "--db", stored("plain", ranks=1).db)
     assert lone.code == 3
     assert "inconclusive" in lone.err
+    assert re.search(r"^exposed_communication +\d", lone.out, re.MULTILINE), "as of several ranks"
     failed = cli(*gate, 5, "--db", sample.db, "--format", "json")
     assert json.loads(failed.out)["verdict"]["ranks"] == [2], "the answer is there all the same"
 
