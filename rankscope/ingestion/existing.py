@@ -48,14 +48,11 @@ class StoredReports:
 
     def unchanged(self, file: ReportFile) -> ReportOutcome | None:
         """The outcome of a report that is stored as it is now, here or under an earlier path."""
-        same = self._rows.filter(
-            (pl.col("bytes") == file.bytes)
-            & (pl.col("modified_ns") == file.modified_ns)
-            & (pl.col("options") == self._shaping)
-        )
-        rows = same.filter(pl.col("path") == str(file.path.resolve()))
+        same = self._rows.filter(bytes=file.bytes, modified_ns=file.modified_ns)
+        rows = same.filter(path=str(file.path.resolve()))
         if rows.is_empty():
             rows = self._moved(file, same)
+        rows = rows.filter(options=self._shaping)
         return None if rows.is_empty() else _unchanged(file, rows)
 
     def not_replaced(self, files: list[ReportFile]) -> list[Capture]:
@@ -109,8 +106,11 @@ class StoredReports:
         """Rows of a report that was moved, after its path is corrected; else no rows."""
         for (old,), rows in same.partition_by("path", as_dict=True).items():
             if Path(old).name == file.path.name and not Path(old).exists():
+                new = str(file.path.resolve())
                 with Database.open(self._target, write=True) as database:
-                    database.move(old, str(file.path.resolve()))
+                    database.move(old, new)
+                path = pl.when(path=old).then(pl.lit(new)).otherwise("path")
+                self._rows = self._rows.with_columns(path=path)
                 return rows
         return same.clear()
 

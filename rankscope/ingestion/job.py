@@ -194,9 +194,10 @@ class IngestJob:
         from rankscope.ingestion.kept_rows import extract_or_take
         from rankscope.measure.report import extract
 
+        changed = self._new_or_changed(files)
         others = [] if self.stored is None else self.stored.not_replaced(files)
         self.options = replace(self.options, alone=len(files) == 1 and not others)
-        to_read = self._checked(self._new_or_changed(files))
+        to_read = self._checked(changed)
         present = set() if self.stored is None else self.stored.conventions(to_read)
         started(to_read)
         read = partial(map_over, extract if self.rebuild else extract_or_take)

@@ -106,6 +106,9 @@ def test_reports_that_are_gone(cli: Cli, tmp_path: Path) -> None:
     again = cli("pick-reports")
     assert "there/report_rank_3" in again.out
     assert not again.err
+    (tmp_path / "there").rename(tmp_path / "elsewhere")
+    other = cli("ingest", "elsewhere", "--phase", "forward=Forward.*")
+    assert "4 reports (4 read" in other.out, "moved, and read with other options"
 
 
 def test_the_slow_rank_is_labelled(cli: Cli, stored: MakeStored) -> None:
