@@ -52,7 +52,7 @@ def scores(wide: pl.DataFrame, metrics: list[str], statistic: str) -> pl.DataFra
 
 
 def summaries(
-    wide: pl.DataFrame, ranked: pl.DataFrame, names: Collection[str] = tuple(METRICS)
+    wide: pl.DataFrame, ranked: pl.DataFrame, names: Collection[str] = METRICS
 ) -> dict[str, MetricSummary]:
     """Metrics across ranks; all None where a rank lacks one, and no spread of one rank.
 

@@ -157,7 +157,7 @@ def diff_runs(
     if is_same:
         sentence = "Both are the same run: every number is equal."
     elif judged:
-        sentence = _sentence(whole, single)
+        sentence = _sentence(whole, overall, single)
     elif len(signs) > 1:
         sentence = f"Inconclusive: {_unlike(signs)}."
     else:
@@ -223,11 +223,12 @@ def _unlike(signs: tuple[str, ...]) -> str:
     return f"these look like different jobs: {listed}" if len(signs) > 1 else f"one job? {listed}"
 
 
-def _sentence(whole: Change, single: list[Change]) -> str:
+def _sentence(whole: Change, overall: list[Change], single: list[Change]) -> str:
     """The changes in words.
 
     Args:
         whole: of the iteration.
+        overall: of the means over ranks, which may be certain where no rank's own is.
         single: of the ranks.
     """
     before, after = round(whole.before_ns or 0), round(whole.after_ns or 0)
@@ -248,8 +249,11 @@ def _sentence(whole: Change, single: list[Change]) -> str:
         for each in certain
         if _amount(each) < 0 and not (each.rank in slower and _is_wait(each, waits))
     ]
-    for word, moved in (("Worse", worse), ("Better", better)):
-        if named := _named(moved, waits):
+    phases = [each for each in overall if each.certain and _is_phase(each)]
+    for word, sign, moved in (("Worse", 1, worse), ("Better", -1, better)):
+        told = {each.metric for each in moved}
+        means = [each for each in phases if each.metric not in told and sign * _amount(each) > 0]
+        if named := _named(moved + means, waits):
             text += f" {word}: {named}."
     return text
 
@@ -261,14 +265,13 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
     that waits longer for others is no worse.
 
     Args:
-        moved: changes in one direction.
+        moved: changes in one direction; those of the mean over ranks have no rank.
         waits: rank → the change of its waiting for others, ns.
     """
     causing = [
         each
         for each in moved
-        if METRICS[each.metric].needs in (Need.LOADING, Need.PHASES)
-        or (each.metric == "exposed_communication" and not _is_wait(each, waits))
+        if _is_phase(each) or (each.metric == "exposed_communication" and not _is_wait(each, waits))
     ]
     most: dict[str, float] = {}
     groups: dict[tuple[str, bool], list[Change]] = {}
@@ -277,14 +280,21 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
             size = abs(_amount(each))
             is_large = size >= HALF * most.setdefault(each.metric, size)
             groups.setdefault((each.metric, is_large), []).append(each)
-    named = [
-        f"{ranks_text(each.rank for each in changes if each.rank is not None)} {metric} "
-        f"{'up to ' * (len(changes) > 1)}{'+' * (_amount(changes[0]) > 0)}"
-        f"{amount(_amount(changes[0]), METRICS[metric].unit)}"
-        for (metric, _), changes in groups.items()
-    ]
+    named = []
+    for (metric, _), changes in groups.items():
+        ranks = [each.rank for each in changes if each.rank is not None]
+        moved_by = amount(_amount(changes[0]), METRICS[metric].unit)
+        named.append(
+            f"{f'{ranks_text(ranks)} ' if ranks else ''}{metric} "
+            f"{'up to ' * (len(changes) > 1)}{'+' * (_amount(changes[0]) > 0)}{moved_by}"
+            f"{'' if ranks else ' on average over ranks'}"
+        )
     more = f" and {counted(len(named) - MOST_METRICS, 'more change')}" * (len(named) > MOST_METRICS)
     return ", ".join(named[:MOST_METRICS]) + more
+
+
+def _is_phase(change: Change) -> bool:
+    return METRICS[change.metric].needs in (Need.LOADING, Need.PHASES)
 
 
 def _is_wait(change: Change, waits: Mapping[int | None, float]) -> bool:

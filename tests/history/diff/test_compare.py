@@ -220,6 +220,18 @@ def test_longer_waits_alone_name_nobody_as_worse() -> None:
     assert "Worse" not in found.sentence
 
 
+def test_a_phase_that_grew_on_all_ranks_beyond_no_single_one_is_named() -> None:
+    """It varies: the change is certain in the mean over ranks, and on no rank alone."""
+    before = measured(0)
+    extra = np.random.default_rng(1).normal(2.0, 2.5, before.height) * MS
+    after = before.with_columns(
+        pl.col("forward_ns", "iteration_ns") + pl.Series(extra).round().cast(pl.Int64)
+    )
+    found = diff_runs(before, after, METRICS, "mean")
+    assert not any(of(found, "forward", rank).certain for rank in range(4))
+    assert found.sentence.endswith(" Worse: forward +1.88 ms on average over ranks.")
+
+
 def test_a_rank_that_changed_much_more_is_named_alone() -> None:
     frame = measured(0)
     more = pl.when(pl.col("rank") == 3).then(30 * MS).otherwise(5 * MS)
