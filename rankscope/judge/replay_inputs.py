@@ -130,13 +130,8 @@ def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
 
     A replay would keep their length, also where they wait for another rank.
     """
-    played = iterations.unique()
-    lasted = matched.lasted.filter(pl.col("iteration").is_in(played.implode()))["lasted_ns"].sum()
-    is_played = matched.shared["iteration"].is_in(played.implode()).gather(matched.rows["instance"])
-    times = matched.rows.filter(is_played).select(
-        pl.col("end_ns").sum() - pl.col("arrival_ns").sum()
-    )
-    return int(lasted) - int(times.item())
+    is_played = pl.col("iteration").is_in(iterations.unique().implode())
+    return int(matched.lost.filter(is_played)["lasted_ns"].sum())
 
 
 def _windows(

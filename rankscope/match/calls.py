@@ -53,11 +53,12 @@ columns together fit into 63 bits."""
 
 
 class Layout(NamedTuple):
-    """The matched calls and their instances, as in `Matched`; UNMATCHED of the other calls."""
+    """The matched calls and their instances, UNMATCHED of the others, and `Matched.lost`."""
 
     rows: pl.DataFrame
     shared: pl.DataFrame
     unmatched: pl.DataFrame
+    lost: pl.DataFrame
 
 
 class Arranged(NamedTuple):
@@ -74,7 +75,7 @@ class Calls:
         """`links`: pairs of ranks that send to each other."""
         self._links = links
         self._sent: list[pl.DataFrame] = []
-        self._lasted: list[pl.DataFrame] = []
+        self._lost = [pl.DataFrame(schema={"iteration": pl.Int64, "lasted_ns": pl.Int64})]
         self._unrooted = self._split = 0
         self._stream_rows = [STREAMS.to_frame()]
         self._streams: list[Stream] = []
@@ -88,11 +89,11 @@ class Calls:
         split = operation.is_in(SPLITTABLE)
         self._split += int(split.sum())
         self._unrooted += int((~operation.is_in(["rooted"])).sum())
-        lasted = pl.col("end_ns") - pl.col("arrival_ns")
-        self._lasted.append(part.group_by("iteration").agg(lasted_ns=lasted.sum()))
         if self._links:
             self._sent.append(part.filter(operation.is_in([OPERATION])))
         rows = narrowed(part if split.all() else part.filter(split))
+        if rows.height < part.height:
+            self._lose(part.filter(~split))
         if rows.is_empty():
             return
         ranks = rows["rank"].to_numpy()
@@ -168,11 +169,10 @@ class Calls:
     def peers(self) -> pl.DataFrame | None:
         """The result of `pair_peers`; None where no transfer was paired."""
         paired = pair_peers(pl.concat(self._sent), self._links) if self._sent else None
-        return None if paired is None or paired.is_empty() else paired
-
-    def lasted(self) -> pl.DataFrame:
-        """iteration and lasted_ns: how long all calls of all ranks lasted, from their arrivals."""
-        return pl.concat(self._lasted).group_by("iteration").agg(pl.col("lasted_ns").sum())
+        if paired is None or paired.is_empty():
+            return None
+        self._lose(paired, -1)
+        return paired
 
     def streams(self) -> pl.DataFrame:
         """The columns of STREAMS, and habit: its operations, and how many an iteration has."""
@@ -269,7 +269,7 @@ class Calls:
         unknown = pl.when(pl.col("bytes") != UNKNOWN_BYTES).then("bytes")
         frame = pl.DataFrame(rows)
         frame = frame.with_columns(bytes=unknown) if "bytes" in frame.columns else frame
-        return Layout(frame, shared, pl.concat(unmatched))
+        return Layout(frame, shared, pl.concat(unmatched), pl.concat(self._lost))
 
     def _instances(
         self, group: int, members: int, streams: list[Stream]
@@ -298,7 +298,18 @@ class Calls:
                 unmatched += [differing.counted(each.rank, group, REASONS[2]) for each in streams]
                 instances = instances.without(differ)
                 calls = [Selected(each, np.delete(chosen, differ)) for each, chosen in calls]
+        if unmatched:
+            lost = [Selected(each, np.delete(np.arange(len(each.order)), kept))
+                    for each, kept in calls]  # fmt: skip
+            iteration = [patterns[each.pattern].iteration[chosen] for each, chosen in lost]
+            times = {name: self._taken(name, lost) for name in ("arrival_ns", "end_ns")}
+            self._lose(pl.DataFrame({"iteration": np.concatenate(iteration), **times}))
         return instances, calls if len(instances.iteration) else [], unmatched
+
+    def _lose(self, calls: pl.DataFrame, sign: int = 1) -> None:
+        """Count calls that belong to no instance; with the sign -1 some of them do after all."""
+        lasted = pl.col("end_ns") - pl.col("arrival_ns")
+        self._lost.append(calls.group_by("iteration").agg(lasted_ns=sign * lasted.sum()))
 
     def _taken(self, name: str, calls: list[Selected]) -> NDArray[Any] | None:
         """A column of some calls; None if no value is known."""

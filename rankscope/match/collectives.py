@@ -63,7 +63,7 @@ class Matched:
     instance, sorted: group (the communicator's set of members), operation, iteration, ordinal.
     `streams`: rank, place, communicator, label and group. `groups`: group, label and members (a
     count). `unmatched`: rank, label, operation, count and reason of calls that belong to no
-    instance. `lasted`: iteration and lasted_ns, from arrival to end of all calls of all ranks.
+    instance; `lost`: iteration and lasted_ns, from arrival to end, of those calls.
     """
 
     rows: pl.DataFrame
@@ -71,7 +71,7 @@ class Matched:
     streams: pl.DataFrame
     groups: pl.DataFrame
     unmatched: pl.DataFrame
-    lasted: pl.DataFrame
+    lost: pl.DataFrame
     clocks: Clocks
 
     @property
@@ -141,7 +141,7 @@ def match(
     parts = [collectives] if isinstance(collectives, pl.DataFrame) else collectives
     for _ in threaded(calls.add, parts, threads=1):  # the next one is read meanwhile
         pass
-    peers, own_streams, lasted = calls.peers(), labelled(calls.streams()), calls.lasted()
+    peers, own_streams = calls.peers(), labelled(calls.streams())
     if known is None:
         own_streams = communicators(own_streams, calls.middle, calls.pipelined)
         streams = own_streams
@@ -155,7 +155,7 @@ def match(
     )
     doubtful = {*streams.filter(~pl.col("sure"))["group"]} if known is None else set()
     group_streams = own_streams.group_by("group").agg(pl.col("stream").sort_by("rank"))
-    rows, shared, unmatched = calls.laid_out(
+    rows, shared, unmatched, lost = calls.laid_out(
         group_streams.join(groups, on="group")
         .sort("group")
         .select("group", "members", "stream")
@@ -174,7 +174,7 @@ def match(
         .group_by("rank", "label", "operation", "reason")
         .agg(pl.col("count").sum())
         .sort("rank", "label", "operation", "reason"),
-        lasted,
+        lost,
         Clocks({}, 0, "none") if known is None else known.clocks,
     )
     if known is not None:

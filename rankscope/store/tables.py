@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
+from rankscope.model.tables import TABLES
 from rankscope.store.ddl import quoted
 
 if TYPE_CHECKING:
@@ -184,20 +185,26 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
         return fetched(connection.sql(f"{select} {listed} from {table}{where}"))
     if columns is None:
         columns = connection.sql(f"from {table} limit 0").columns
-    names: dict[str, list[str]] = {}
+    columns = [*columns]
+    described = TABLES[request.table].columns
+    codes: dict[str, pl.Series] = {}
     for name in columns:
         if isinstance(NARROW.get(name), pl.Categorical):
-            distinct = f'select distinct "{name}" from {table}{where} limit {MOST_NAMES + 1}'
-            values = [each for (each,) in connection.sql(distinct).fetchall() if each is not None]
-            if len(values) <= MOST_NAMES:
-                names[name] = values
-    listed = ", ".join(_expression(name, names.get(name)) for name in columns)
+            names = described[name].names or _few_names(connection, name, f"{table}{where}")
+            if names is not None:
+                codes[name] = pl.Series(name, names, dtype=pl.String).cast(NARROW[name])
+    listed = ", ".join(_expression(name, codes.get(name)) for name in columns)
     rows = fetched(connection.sql(f"{select} {listed} from {table}{where}"))
-    texts = (
-        pl.Series(name, values, dtype=pl.String).cast(NARROW[name]).gather(rows[name])
-        for name, values in names.items()
+    return narrowed(
+        rows.with_columns(rows[name].cat.to(each.dtype) for name, each in codes.items())
     )
-    return narrowed(rows.with_columns(*texts))
+
+
+def _few_names(connection: duckdb.DuckDBPyConnection, column: str, rows: str) -> list[str] | None:
+    """The different texts of a column; None if they are more than `MOST_NAMES`."""
+    distinct = f'select distinct "{column}" from {rows} limit {MOST_NAMES + 1}'
+    names = [each for (each,) in connection.sql(distinct).fetchall() if each is not None]
+    return names if len(names) <= MOST_NAMES else None
 
 
 def _where(request: TableRequest) -> str:
@@ -220,11 +227,14 @@ def one_of(name: str, values: Collection[int]) -> str:
     return f"{name} in (select unnest({numbers}::bigint[]))"
 
 
-def _expression(name: str, names: list[str] | None) -> str:
-    """A narrow column in SQL: of a text its index in `names`, if these are all of its names."""
-    if names is not None:
-        listed = ", ".join(map(quoted, names))
-        return f'(list_position([{listed}]::varchar[], "{name}") - 1)::utinyint as "{name}"'
+def _expression(name: str, codes: pl.Series | None) -> str:
+    """A narrow column in SQL: of a text its code, if `codes` has all of its names."""
+    if codes is not None:
+        listed = ", ".join(map(quoted, codes.cast(pl.String)))
+        numbers = codes.to_physical()
+        type_ = "utinyint" if numbers.dtype == pl.UInt8 else "uinteger"
+        place = f'list_position([{listed}]::varchar[], "{name}")'
+        return f'({numbers.to_list()}::{type_}[])[{place}] as "{name}"'
     if NARROW.get(name) == pl.Int32:
         return f'"{name}"::int as "{name}"'
     return f'"{name}"'

@@ -40,7 +40,7 @@ def test_calls_are_laid_out_by_instance(steps: list[int], lacking: int) -> None:
         group=(pl.col("communicator") == "stream 7").cast(pl.Int64)
     )
     groups = streams.group_by("group").agg(pl.col("stream").sort_by("rank")).sort("group")
-    rows, shared, unmatched = gathered.laid_out(
+    rows, shared, unmatched, lost = gathered.laid_out(
         [(group, len(RANKS), each) for group, each in groups.iter_rows()]
     )
 
@@ -59,4 +59,6 @@ def test_calls_are_laid_out_by_instance(steps: list[int], lacking: int) -> None:
     left = truth.filter(~pl.col("fits")).group_by("rank", "group", "operation").agg(count=pl.len())
     assert left.is_empty() == (lacking == 0)
     assert {*unmatched.drop("reason").rows()} == {*left.rows()}
+    lasted = truth.filter(~pl.col("fits")).select(pl.col("end_ns") - pl.col("arrival_ns"))
+    assert lost["lasted_ns"].sum() == lasted.to_series().sum()
     assert {*unmatched["reason"]} <= {"some members lack it"}
