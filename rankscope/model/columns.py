@@ -45,8 +45,6 @@ OF_AMOUNTS: Limits = (0, 2**53)
 
 OF_ORDINALS: Limits = (0, 2**31 - 1)
 
-OF_LAUNCHES: Limits = (-(2**31), 2**31 - 1)
-
 OF_OFFSETS: Limits = (-(2**62), 2**62)
 """Times of files since the epoch, and differences between clocks, ns."""
 

@@ -18,7 +18,6 @@ from rankscope.model.columns import (
     OF_AMOUNTS,
     OF_AXIS,
     OF_COUNTERS,
-    OF_LAUNCHES,
     OF_LENGTHS,
     OF_NUMBERS,
     OF_OFFSETS,
@@ -247,7 +246,6 @@ TABLES = {
                 "Lengths of at most 6 of a kernel's launches, evenly spaced from the first on; "
                 "negative where collectives run all the time, null where they run a part of it; "
                 "null for what is no kernel with a name",
-                OF_LAUNCHES,
                 most_items=6,
                 items_nullable=True,
             ),

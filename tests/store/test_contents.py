@@ -82,6 +82,33 @@ def test_what_a_database_cannot_hold_is_refused(
         os.environ.pop("RANKSCOPE_CACHE", None)
 
 
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("update collectives set bytes = -1 where rank = 1", "collectives.bytes is -1"),
+        ("update collectives set rank = 99 where rank = 1", "has rank 99"),
+        ("update collectives set iteration = 999 where rank = 1", "has rank 1, iteration 999"),
+        ("delete from iterations where rank = 1 and iteration = 5", "has rank 1, iteration 5"),
+        ("insert into collectives from collectives limit 1", "twice"),
+        ("delete from collectives where rank = 1", ""),
+    ],
+)
+@pytest.mark.parametrize("many", [0, contents.MANY_ROWS])
+def test_tables_are_refused_whatever_their_size(
+    whole: Path, tmp_path: Path, statement: str, message: str, many: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(contents, "MANY_ROWS", many)
+    loose = (f"create or replace table {each} as from {each}" for each in TABLES)
+    db = Change("", (*loose, statement)).made(whole, tmp_path / "run.duckdb")
+    with Database.open(db) as reading:
+        if message:
+            with pytest.raises(DatabaseError, match=message):
+                reading.table("collectives")
+        else:
+            assert 1 not in reading.table("collectives")["rank"]
+
+
 def test_rows_of_a_file_that_took_the_place_of_a_new_one_are_checked(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
