@@ -101,12 +101,15 @@ def test_tables_are_refused_whatever_their_size(
     monkeypatch.setattr(contents, "MANY_ROWS", many)
     loose = (f"create or replace table {each} as from {each}" for each in TABLES)
     db = Change("", (*loose, statement)).made(whole, tmp_path / "run.duckdb")
-    with Database.open(db) as reading:
-        if message:
-            with pytest.raises(DatabaseError, match=message):
-                reading.table("collectives")
-        else:
-            assert 1 not in reading.table("collectives")["rank"]
+    last = 999 if "999" in message else 7
+    for iterations in (None, range(last + 1), [*range(0, last, 5), last]):
+        wanted = TableRequest("collectives", iterations=iterations)
+        with Database.open(db) as reading:
+            if message:
+                with pytest.raises(DatabaseError, match=message):
+                    reading.read(wanted)
+            else:
+                assert 1 not in reading.read(wanted)["rank"]
 
 
 def test_rows_of_a_file_that_took_the_place_of_a_new_one_are_checked(
