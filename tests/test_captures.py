@@ -251,6 +251,16 @@ def test_a_collective_that_backward_hides_holds_nobody_up(ingested: MakeStored) 
     assert verdict.gain == pytest.approx(0.152, rel=0.1)
 
 
+def test_reports_that_lost_records_of_the_device(ingested: MakeStored) -> None:
+    """Ranks 0 and 2 lost all, 1 and 3 those of the main thread; the ranges show the slow load."""
+    folder = captured("2024.2/ddp_cuda")
+    for run in (ingested(folder).run, ingested(folder, ranks=(1, 3)).run):
+        verdict = run.imbalance().verdict
+        assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (1,), "load")
+        assert verdict.excess_ns == pytest.approx(50 * MS, rel=0.02)
+        assert verdict.gain_is_bound
+
+
 TABLES = "select name from sqlite_master where type = 'table'"
 
 
