@@ -25,8 +25,10 @@ from rankscope.model.arrays import (
 from rankscope.model.device_work import DeviceWork, InMemoryWork
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import COMPUTING_PHASES, PARTS
-from rankscope.model.schema import SEGMENTS, STREAM
+from rankscope.model.schema import DEVICE_WORK, SEGMENTS, STREAM
 from rankscope.util.numbers import NEVER
+
+OF_STREAM = {name: DEVICE_WORK[name] for name in STREAM}
 
 OWNER = [*STREAM, "launch_thread", "kind"]
 ALIKE = [*OWNER, "talks", "window", "phase"]
@@ -200,17 +202,18 @@ class _Survey:
         of_training = np.isin(calls["thread"].to_numpy(), [host.thread, *threads])
         is_training, names = partial(_is_training, threads, streams), pl.concat(self._by_name)
         by_name = rows_of(names, is_training(names)).group_by("kind", "name")
+        heads, talk = self._earlier.heads(), pl.concat(self._calls)
         return Attributed(
             events,
             host,
             with_series(survey, pl.Series("training", training)),
-            pl.concat(self._calls),
+            talk.join(heads.filter("talks"), on=["start", "end"], how="anti"),
             by_name.agg(pl.col("total_ns").sum()),
             rows_of(calls, (calls["process"] == host.process).to_numpy() & of_training),
             is_training,
             self._placed,
             self._held,
-            self._earlier.end(rows_of(survey, own_stream)[[*STREAM]]),
+            self._earlier.end(heads, rows_of(survey, own_stream)[[*STREAM]]),
         )
 
 
@@ -228,17 +231,15 @@ class _EarlierWork:
     """Finds the work that was launched before the first iteration.
 
     A stream runs its work in the order of the launches. Work without a launch record that runs
-    before any work with one was therefore launched before the capture, provided that the device had
-    such work (perhaps a collective that others wait behind) at the first recorded launch.
+    before any work with one was therefore launched before the capture.
     """
 
     def __init__(self, begin: object) -> None:
         """Start empty; `begin` is the start of the first iteration (ns) or None."""
         self._begin = begin if isinstance(begin, int) else -NEVER
-        self._launched: list[pl.DataFrame] = []
-        self._outside: list[pl.DataFrame] = []
-        self._unlaunched: list[pl.DataFrame] = []
-        self._busy_from = NEVER
+        self._launched = [pl.DataFrame(schema={**OF_STREAM, "first": pl.Int64})]
+        work = pl.DataFrame(schema={**OF_STREAM, "start": pl.Int64, "end": pl.Int64, "talks": bool})
+        self._outside, self._unlaunched = [work], [work]
 
     def add(self, work: pl.DataFrame, talks: Flags, owner: Times, owners: pl.DataFrame) -> None:
         """Add a chunk of work.
@@ -250,43 +251,37 @@ class _EarlierWork:
             owners: OWNER.
         """
         unlaunched = is_null(work["launch"])
-        start, launch = work["start"].to_numpy(), filled(work["launch"], NEVER)
-        first = {name: np.full(owners.height, NEVER) for name in ("start", "launch")}
-        np.minimum.at(first["start"], owner, np.where(unlaunched, NEVER, start))
-        np.minimum.at(first["launch"], owner, launch)
-        firsts = with_series(owners[[*STREAM]], *map(pl.Series, first, first.values()))
-        self._launched.append(rows_of(firsts, first["launch"] < NEVER))
-        if unlaunched.any():
-            self._busy_from = min(self._busy_from, int(start[unlaunched].min()))
-        before = launch < self._begin
-        for rows, of in ((self._outside, before), (self._unlaunched, unlaunched)):
-            if (of & ~talks).any():
-                rows.append(rows_of(work[[*STREAM, "start", "end"]], of & ~talks))
+        first = np.full(owners.height, NEVER)
+        np.minimum.at(first, owner, np.where(unlaunched, NEVER, work["start"].to_numpy()))
+        firsts = with_series(owners[[*STREAM]], pl.Series("first", first))
+        self._launched.append(rows_of(firsts, first < NEVER))
+        before = ~talks & (filled(work["launch"], NEVER) < self._begin)
+        of_work = with_series(work[[*STREAM, "start", "end"]], pl.Series("talks", talks))
+        self._outside.append(rows_of(of_work, before))
+        self._unlaunched.append(rows_of(of_work, unlaunched))
 
-    def end(self, streams: pl.DataFrame) -> int | None:
-        """The latest end of that work on the given streams; None without any."""
-        earlier = [*self._outside, *self._heads()]
-        if not earlier:
-            return None
-        own = pl.concat(earlier).join(streams, on=STREAM, how="semi", nulls_equal=True)
+    def heads(self) -> pl.DataFrame:
+        """STREAM, start, end and talks of the work that was launched before the capture."""
+        first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("first").min())
+        return (
+            pl.concat(self._unlaunched)
+            .join(first, on=STREAM, nulls_equal=True)
+            .filter(pl.col("start") < pl.col("first"))
+            .filter(pl.len() > 1)  # a single one may have lost its launch record
+            .drop("first")
+        )
+
+    def end(self, heads: pl.DataFrame, streams: pl.DataFrame) -> int | None:
+        """The latest end of work on the given streams that was launched before the iterations.
+
+        Args:
+            heads: what `heads` returned; its collectives do not count.
+            streams: STREAM.
+        """
+        earlier = pl.concat([*self._outside, heads.filter(~pl.col("talks"))])
+        own = earlier.join(streams, on=STREAM, how="semi", nulls_equal=True)
         latest = own["end"].max()
         return latest if isinstance(latest, int) else None
-
-    def _heads(self) -> Iterator[pl.DataFrame]:
-        """The work that was launched before the capture, on any stream."""
-        if not self._unlaunched or not self._launched:
-            return
-        first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("start", "launch").min())
-        begin = first["launch"].min()
-        if not isinstance(begin, int) or self._busy_from >= begin:
-            return
-        yield (
-            pl.concat(self._unlaunched)
-            .join(first.drop("launch"), on=STREAM, suffix="_first", nulls_equal=True)
-            .filter(pl.col("start") < pl.col("start_first"))
-            .filter(pl.len().over(STREAM) > 1)  # a single one may have lost its launch record
-            .select(*STREAM, "start", "end")
-        )
 
 
 def _is_training(threads: Times, streams: pl.DataFrame, work: pl.DataFrame) -> Flags:

@@ -119,7 +119,12 @@ def wrong_clocks(
     recorded = int(((work["kind"] == "kernel") & work["launch"].is_not_null()).sum())
     if recorded < (1 - LEAST_EARLY) * launched:
         idle = idle.clear()
-    if clocks := fast_clocks(idle):
+    clocks = {
+        process: clock
+        for process, clock in fast_clocks(idle).items()
+        if not _mostly(_after_work(work, sync_calls, process).abs() < EARLY_NS)
+    }
+    if clocks:
         work = _at_host_speed(work, clocks)
         idle = idle_starts(work)
     late_ns = late_by(idle)
@@ -203,13 +208,23 @@ def late_by(idle: pl.DataFrame) -> dict[int, int]:
 
 
 def _in_time(work: pl.DataFrame, sync_calls: pl.DataFrame, process: int, late_ns: int) -> bool:
-    """Whether most calls that wait for the device return when all work ends.
+    """Whether more calls that wait return when all work ends than `late_ns` before its end."""
+    after = _after_work(work, sync_calls, process)
+    on_time, early = ((after + by).abs() < late_ns / 2 for by in (0, late_ns))
+    return int(on_time.sum()) > int(early.sum())
+
+
+def _mostly(flags: pl.Series) -> bool:
+    return 2 * int(flags.sum()) > len(flags)
+
+
+def _after_work(work: pl.DataFrame, sync_calls: pl.DataFrame, process: int) -> pl.Series:
+    """How long (ns) after the end of all work the calls return that wait for the device.
 
     Args:
         work: columns of DEVICE_WORK; calls after its end are not looked at.
         sync_calls: SYNC_CALLS.
         process: the one whose calls are looked at.
-        late_ns: how late the clock seems; ends that differ by less than half of it are the same.
     """
     waited = pl.col("end") - pl.col("start") >= EARLY_NS
     own = work.filter(process=process).drop_nulls("launch").sort("launch")
@@ -217,7 +232,7 @@ def _in_time(work: pl.DataFrame, sync_calls: pl.DataFrame, process: int, late_ns
     waits = sync_calls.filter(pl.col("process") == process, waited, before_end).sort("start")
     done = own.select("launch", done=pl.col("end").cum_max())
     ends = waits.join_asof(done, left_on="start", right_on="launch")
-    return 2 * int(((ends["done"] - ends["end"]).abs() < late_ns / 2).sum()) > ends.height
+    return (ends["end"] - ends["done"]).drop_nulls()
 
 
 def early_by(work: pl.DataFrame) -> dict[int, int]:

@@ -47,8 +47,8 @@ def test_delays_in_a_queue_are_no_late_clock(
     """A device that is behind starts kernels late; what finds it idle tells its clock.
 
     The kernels of a graph start when the call that launches all of them is nearly done. Launches
-    take long where calls that wait for kernels return when these end; a device whose records are
-    missing may have been busy.
+    take long where calls that wait for kernels return when these end (some wait for other
+    kernels); a device whose records are missing may have been busy.
     """
     rows, waits = [], []
     for step in range(1, 8):
@@ -59,19 +59,29 @@ def test_delays_in_a_queue_are_no_late_clock(
             start += 151_000
         if returns_us is not None:
             waits.append((begin + 600_000, start - 1_000 + returns_us * 1000, 1))
+            waits += [(begin + 700_000, begin + 2_000_000, 1)] * 2
     if returns_us is not None:  # of a large report, only the first part of the work is looked at
         later = range(STEP * 8, STEP * 30, STEP)
         waits += [(begin, begin + 900_000, 1) for begin in later]
-    work = (
-        pl.DataFrame(rows, ["launch", "start", "end"], orient="row")
-        .with_columns(
-            process=1, device=0, context=1, stream=7, kind=pl.lit("kernel"), name=pl.lit("gemm")
-        )
-        .with_columns(graph=graph)
-    )
-    absent = ("launch_thread", "operation", "communicator", "sequence", "bytes", "grid")
-    work = conform(work, DEVICE_WORK, optional=absent)
+    work = kernels(rows, graph=graph)
     clocks = wrong_clocks(work, sync_calls(waits), launched)
     assert {process: -clock.early_ns for process, clock in clocks.items()} == (
         {1: soonest_us * 1000} if late else {}
     )
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_queue_that_grows_is_no_slow_clock(*, waits: bool) -> None:
+    """A shared device leaves gaps between kernels that were launched long before."""
+    rows = [(nth * 10**6, nth * 3 * 10**6, nth * 3 * 10**6 + 2_800_000) for nth in range(1, 40)]
+    calls = [(launch + 1_000, end + 20_000, 1) for launch, _, end in rows[10::10] if waits]
+    assert bool(wrong_clocks(kernels(rows), sync_calls(calls))) is not waits
+
+
+def kernels(rows: list[tuple[int, int, int]], *, graph: bool = False) -> pl.DataFrame:
+    """DEVICE_WORK of kernels on one stream: launch, start and end of each."""
+    work = pl.DataFrame(rows, ["launch", "start", "end"], orient="row").with_columns(
+        process=1, device=0, context=1, stream=7, kind=pl.lit("kernel"), name=pl.lit("gemm")
+    )
+    absent = ("launch_thread", "operation", "communicator", "sequence", "bytes", "grid")
+    return conform(work.with_columns(graph=graph), DEVICE_WORK, optional=absent)
