@@ -20,6 +20,7 @@ from rankscope.judge.levels import (
     HALF,
     LARGE_TRANSFER,
     LEAST_GAIN,
+    MOST,
     MUCH,
     RARE,
 )
@@ -263,17 +264,27 @@ def rotating(judged: Judgement) -> Verdict | None:
     inputs, story, most = judged.inputs, judged.inputs.story, tuple(sorted(holders(judged)))
     if judged.everything_ns < MUCH * inputs.total_ns:
         return None
-    if not story.loaders_bind and (_chance(story.lead) <= RARE or len(most) < 2):
-        return None
     excess, everything = inputs.excess, judged.prices.everything
     slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
+    # iterations in which others differ as much, slower or faster
+    at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
+    differ = slowest[at_once].sum() >= MOST * slowest.sum()
+    by_chance = _chance(story.lead) > RARE and (len(most) > 1 or differ)
+    if not (story.loaders_bind or by_chance):
+        return None
     hit = slowest > story.event * excess.lengths
     sums = everything.sum(axis=(0, 1))
     cause, share = excess.main_phase(sums, sums.sum())
     phase = "" if cause is None else f", mostly in {cause}"
+    how = "in the iterations that cost most, others lie as far from the median"
+    if len(most) > 1:
+        how = (
+            f"{counted(len(most), 'rank')} ({span(most, MOST_LISTED)}) hold most of what "
+            "imbalance costs, each in different iterations"
+        )
     return Verdict(
         kind=VerdictKind.ROTATING,
-        holders=() if story.loaders_bind else most,
+        holders=() if story.loaders_bind or len(most) < 2 else most,
         cause=cause,
         cause_share=share,
         excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
@@ -285,9 +296,7 @@ def rotating(judged: Judgement) -> Verdict | None:
         "where no rank holds them up, and one whose queue is empty holds up the others. Faster "
         "loading would save"
         if story.loaders_bind
-        else f"No rank in particular is slow: {counted(len(most), 'rank')} "
-        f"({span(most, MOST_LISTED)}) hold most of what imbalance costs, each in different "
-        f"iterations{phase}. Without imbalance the run would save",
+        else f"No rank in particular is slow: {how}{phase}. Without imbalance the run would save",
     )
 
 

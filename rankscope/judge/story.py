@@ -70,7 +70,9 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
             are then exchanged within a span in place of an iteration.
     """
     if spans is not None:
-        spans = spans - np.median(spans, axis=0)
+        usual = np.median(spans, axis=0)
+        # as long as all work, of which they are a part
+        spans = (spans - usual) * (np.nanmedian(excess.value, axis=0).sum() / (usual.sum() or 1.0))
     noise = noise_of(excess.share, excess.roles)
     traits, lead, rest = _traits(excess, noise, spans)
     facts = _facts(rest, noise)
@@ -207,6 +209,9 @@ def _costliest_set(
         sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
         sets = [(order[:k], *_alike(excess, phase, noise, order[:k])) for k in sizes]
         sets = [each for each in sets if each[-1] > 0]
+        if spans is not None:  # what lies beside the spans is not tested
+            own = np.nansum(excess.total, axis=1)
+            sets = [each for each in sets if (spans.sum(axis=1) >= HALF * own)[each[0]].all()]
         tried += [(len(parts), *each) for each in sets]
         parts += [cells] if sets else []
     if not tried:

@@ -179,7 +179,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
         tuple[int, ...],
         says(
             "of a `rotating` verdict: the ranks that hold most of what imbalance costs, each in "
-            "different iterations; no accusation"
+            "different iterations; empty where ranks differ at once or all loaders are slow"
         ),
     ] = ()
     settles: Annotated[

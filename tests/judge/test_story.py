@@ -381,6 +381,17 @@ def test_a_rank_with_one_long_span_is_not_slow_because_another_one_is_slow_in_al
     assert [each.chance is None for each in found.slow] == [False, True]
 
 
+def test_small_differences_in_spans_do_not_prove_long_stops_beside_them() -> None:
+    """Devices differ by some per cent in all spans; the same ranks stop for long before them."""
+    late = noise(8, 3)
+    late[[1, 1, 4, 4, 5], [0, 2, 1, 2, 0]] += [40.0, 80.0, 50.0, 90.0, 30.0]
+    spans = np.random.default_rng(5).normal(1.0, 0.01, (8, 12)) * MS
+    spans[[1, 4]] *= 1.03
+    assert not ranks_of(story_of(excess(late), spans))
+    spans[[1, 4]] *= 1.8
+    assert ranks_of(story_of(excess(late), spans))[0] == (1, 4)
+
+
 def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:
     share = np.random.default_rng(0).normal(0.0, 0.02, (6, 20))
     share[4:] = 0.0
