@@ -68,22 +68,42 @@ def chance_of_sets(
     return np.asarray((1 + reached) / (1 + SHUFFLES))
 
 
-def lasting(cells: Floats) -> int:
-    """About how many successive iterations count as one independent value.
+def chance_of_levels(cells: Floats, roles: Index, rows: Index, suspects: Index) -> float:
+    """How likely noise that lasts lifts some ranks as far above the others as these are.
 
-    Sums of a first-order autoregressive process scatter as if one in (1 + r) / (1 - r) iterations
-    were independent. r is the correlation of successive iterations, pooled over ranks, less its
-    standard error.
+    Where a rank that is slow in one iteration is slow in the next one, too, these are no
+    independent evidence. The ranks' level is compared with how far the others' levels scatter, by
+    the blocks of iterations that are independent. So are the highest of as many normal levels.
 
     Args:
         cells: rank by iteration.
+        roles: the role of each rank; ranks are compared within it.
+        rows: the ranks. The chance is least where they have no two other ranks of a role.
+        suspects: the ranks and others that may be slow, which tell nothing of noise.
     """
-    deviation = cells - cells.mean(axis=1, keepdims=True)
-    spread, pairs = float((deviation * deviation).sum()), deviation[:, 1:].size
-    if not spread > 0 or not pairs:
-        return 1
-    r = float((deviation[:, :-1] * deviation[:, 1:]).sum()) / spread - 1 / sqrt(pairs)
-    return max(1, round((1 + r) / (1 - r)))
+    others, least = np.isin(roles, roles[rows]), 1 / (1 + SHUFFLES)
+    ranks = int(others.sum())
+    others[suspects] = False
+    count = int(others.sum())
+    free = count - len(np.unique(roles[others]))
+    if free < 1:
+        return least
+    cells = cells.copy()
+    for role in np.unique(roles[others]):
+        cells[roles == role] -= cells[(roles == role) & others].mean(axis=0)
+    noise, level = cells[others], float(cells[rows].mean())
+    # one in (1 + r) / (1 - r) iterations of a first-order autoregressive process is independent
+    length, spread = noise.shape[1], float((noise * noise).mean())
+    r = float((noise[:, :-1] * noise[:, 1:]).mean()) / spread if spread > 0 and length > 1 else 0.0
+    blocks = max(1, round(length * (1 - r) / (1 + r))) if r > 0 else length
+    error = spread * count / free / blocks
+    draw = np.random.default_rng(1)
+    levels = np.sort(draw.standard_normal((SHUFFLES, ranks)), axis=1)
+    within = 2 * draw.standard_gamma(free * (blocks - 1) / 2, SHUFFLES)  # chi-square, perhaps 0
+    squares = levels[:, :count].var(axis=1) * count / (count - 1) * free + within
+    above = levels[:, -len(rows) :].mean(axis=1) - levels[:, :count].mean(axis=1)
+    drawn = above / np.sqrt(squares / (free * blocks))
+    return float(least * (1 + (drawn * sqrt(error) >= level).sum()))
 
 
 def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:

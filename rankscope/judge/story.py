@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from rankscope.judge.chance import chance_of_largest, chance_of_sets, lasting
+from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
 from rankscope.judge.excess import Excess, Index, event_of, noise_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
@@ -194,8 +194,8 @@ def _costliest_set(
         noises: of what is judged: a phase, or all work (None).
         spans: as `story_of` takes them.
     """
-    parts: list[Floats] = []
-    tried: list[tuple[int, Index, Index, Pattern, float]] = []
+    parts: dict[str | None, Floats] = {}
+    tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     for phase, noise in noises.items():
         limit = max(NOISE * noise, BY_NATURE)
         # a trait leaves out single events
@@ -212,24 +212,29 @@ def _costliest_set(
         if spans is not None:  # what lies beside the spans is not tested
             own = np.nansum(excess.total, axis=1)
             sets = [each for each in sets if (spans.sum(axis=1) >= HALF * own)[each[0]].all()]
-        tried += [(len(parts), *each) for each in sets]
-        parts += [cells] if sets else []
+        tried += [(phase, *each) for each in sets]
+        parts |= {phase: cells} if sets else {}
     if not tried:
         return None
-    if spans is None:  # a slow rank stays slow, so the others tell how long an excess lasts
-        smallest = {part: rows for part, rows, *_ in reversed(tried)}
-        length = max(lasting(np.delete(parts[part], rows, 0)) for part, rows in smallest.items())
-        starts = np.arange(0, len(excess.numbers), length)
-        parts = [np.add.reduceat(cells, starts, axis=1) for cells in parts]
-    else:
-        parts = [spans]
-    chances = chance_of_sets(parts, excess.roles, [(part, rows) for part, rows, *_ in tried])
+    judged = [*parts]
+    chances = chance_of_sets(
+        [*parts.values()] if spans is None else [spans],
+        excess.roles,
+        [(judged.index(phase), rows) for phase, rows, *_ in tried],
+    )
     role_sizes = np.bincount(excess.roles)
     best, worth = None, 0.0
-    for (_, _, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
+    for (phase, apart, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
         of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
         # the other half of a role may as well be fast
         chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
+        if spans is None and chance <= RARE:
+            # single events hardly count
+            then = np.isin(excess.numbers, pattern.iterations)
+            share = excess.within(phase).share
+            limit = max(NOISE * noises[phase], BY_NATURE, np.median(share[np.ix_(rows, then)]))
+            cells = np.clip(share, -limit, limit)
+            chance = max(chance, chance_of_levels(cells, excess.roles, rows, apart))
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
             worth = gain * (1 - chance)
@@ -298,6 +303,10 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         background = share if 2 * named.sum() > len(share) else share[~named]
         if background.shape[1] >= FEW:  # a level is no event
             background = background - np.median(background, axis=1, keepdims=True)
+        if pattern.since is not None or pattern.spells:  # others may have such spells as well
+            then = excess.share[:, np.isin(numbers, pattern.iterations)]
+            if chance_of_levels(then, excess.roles, members, np.flatnonzero(named)) > ALPHA:
+                break
         if rare and chance_of_largest(amounts, np.abs(background), NOISE * noise) <= ALPHA:
             significant = count
     return facts[:significant]

@@ -118,6 +118,27 @@ def test_many_phases_are_tried_in_noise() -> None:
     assert named <= 1
 
 
+def lasting(seed: int, kept: float, ranks: int = 8, count: int = 20) -> Floats:
+    """Noise of 4 % of which an iteration hands a share to the next one."""
+    late = noise(ranks, count, 4.0, seed)
+    for i in range(1, count):
+        late[:, i] = kept * late[:, i - 1] + np.sqrt(1 - kept**2) * late[:, i]
+    return late
+
+
+def test_noise_that_lasts_makes_nobody_slow() -> None:
+    """Every rank is slow for some iterations, each in others."""
+    named = [ranks_of(story(lasting(seed, kept))) for kept in (0.8, 0.95) for seed in range(6)]
+    assert sum(map(bool, named)) <= 1, named
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slow_rank_beyond_noise_that_lasts(seed: int) -> None:
+    late = lasting(seed, 0.8)
+    late[3] += 40.0
+    assert ranks_of(story(late)) == [(3,)]
+
+
 def test_ranks_differ_by_nature() -> None:
     """By 1 % of the time in every iteration, far beyond their noise."""
     late = noise(8, 40, 0.1)
