@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage

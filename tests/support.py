@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 import rankscope
 from rankscope.compare.comparison import Comparison, Stage, calls_again

@@ -3,7 +3,6 @@
 import inspect
 import pickle
 from collections.abc import Callable
-from dataclasses import fields
 from enum import Enum
 from importlib import import_module
 from typing import get_type_hints
@@ -91,7 +90,7 @@ def test_defaults_are_those_of_the_command_line(name: str) -> None:
 
 
 def test_the_keywords_of_answers_are_the_options_of_a_comparison() -> None:
-    assert {*get_type_hints(rankscope.AnalysisOptions)} == {each.name for each in fields(Options)}
+    assert {*get_type_hints(rankscope.AnalysisOptions)} == {*Options.__struct_fields__}
 
 
 def test_every_option_of_a_comparison_is_one_of_the_command_line() -> None:

@@ -1,13 +1,13 @@
 """Options that a command takes together, as one parameter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from msgspec import Struct
 
 from rankscope.model.kinds import OPERATIONS, PHASES, Clock, Statistic
 from rankscope.model.options import Options, ShapingOptions
@@ -27,8 +27,7 @@ _chosen = partial(typer.Option, rich_help_panel=CHOICE)
 _named = partial(typer.Option, rich_help_panel=NAMES)
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """The annotation of a parameter that stands for several options.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rankscope_cli import console
 from rankscope_cli.options import Format
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from rankscope.output.documents.common import Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """A file that was written.
 
     Attributes:

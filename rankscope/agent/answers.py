@@ -1,9 +1,9 @@
 """The answers of the tools: the documents of CONTRACT.md."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope import api, capture
 from rankscope.agent import questions

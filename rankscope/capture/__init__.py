@@ -7,9 +7,10 @@ ranges to add to code that can.
 
 import re
 import shlex
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 from rankscope.errors import UsageError
 from rankscope.util.atomic_io import check_own, write_whole
@@ -65,8 +66,7 @@ RANGE = """\
 NAMES = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureConfig:
+class CaptureConfig(Struct, frozen=True):
     """What to capture, where, and when; defaults as on the command line.
 
     Times are whole seconds from the start of each rank's nsys.

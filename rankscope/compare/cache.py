@@ -12,12 +12,12 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import polars as pl
+from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison, Outliers, Summary
 from rankscope.errors import DatabaseError
@@ -67,8 +67,7 @@ FURTHEST = 2**62
 log = logging.getLogger("rankscope.compare")
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """The cached answers that are no tables: the rows of the table `answers`, as JSON.
 
     `calls` and `call_iterations` are of `MatchSummary`, `middle_ns` and `method` of `Clocks`,
@@ -129,7 +128,7 @@ def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
         efficiency=summary.efficiency,
         replayed=summary.what_if is not None,
     )
-    values = {each.name: _encoded(getattr(answers, each.name)) for each in fields(Answers)}
+    values = {name: _encoded(getattr(answers, name)) for name in Answers.__struct_fields__}
     fits = [
         (rank, fit.offset_ns, fit.drift_ppm, fit.spread_ns) for rank, fit in clocks.fits.items()
     ]
@@ -256,9 +255,8 @@ def _wrong(value: object, name: str, ranks: set[int]) -> Iterator[str]:
         for each in value:
             yield from _wrong(each, name, ranks)
     else:
-        for kind in ("__struct_fields__", "__dataclass_fields__"):
-            for each in getattr(value, kind, ()):
-                yield from _wrong(getattr(value, each), each, ranks)
+        for each in getattr(value, "__struct_fields__", ()):
+            yield from _wrong(getattr(value, each), each, ranks)
 
 
 def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFrame]) -> Comparison:

@@ -1,11 +1,11 @@
 """The comparison of a run's ranks: the result of `stages.compare`."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.compare import scores
 from rankscope.compare.iteration_clusters import by_iteration
@@ -57,8 +57,7 @@ class Stage(IntEnum):
     """What a fix would save."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outliers:
+class Outliers(Struct, frozen=True, eq=False):
     """Who stands out in which iteration.
 
     `metric`: the metric that was judged: work, or load if waits hide in the later phases; None if
@@ -73,8 +72,7 @@ class Outliers:
     stored: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Summary:
+class Summary(Struct, frozen=True, eq=False):
     """The results over the selected iterations.
 
     `metrics`: name → summary. `by_iteration`: the columns of `iteration_clusters.by_iteration`.
@@ -88,8 +86,7 @@ class Summary:
     what_if: pl.DataFrame | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class Comparison(Struct, frozen=True, eq=False):
     """The ranks of a run, compared with certain options.
 
     It can be pickled: the tables then refer to the database, which must not change until they are

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import lacks_phases
@@ -44,8 +44,7 @@ SlowSet = tuple[tuple[int, ...], tuple[int, ...]]
 """Ranks, and the iterations in which they are slow together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """An iteration to look at, and why.
 
     `ranks`: who is slow in it; empty for the worst and for the typical iteration. `iterations`: all
@@ -63,8 +62,7 @@ class Look:
         return self.windows[0].iteration
 
 
-@dataclass(frozen=True, slots=True)
-class Picks:
+class Picks(Struct, frozen=True):
     """The reports to open, and the iterations to look at: those of the verdict come first."""
 
     metric: str
@@ -442,8 +440,7 @@ def _typical(per: pl.DataFrame, slow: set[int], shown: set[int]) -> int:
     return int(usual.sort("off", "iteration")["iteration"][0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Axes:
+class _Axes(Struct, frozen=True):
     """The axes of the picked reports.
 
     Attributes:

@@ -1,14 +1,13 @@
 """The files of a report: one for each window of a profiler schedule."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFiles:
+class ReportFiles(Struct, frozen=True):
     """The files of a report in the order of time, and where each starts on its axis, ns."""
 
     paths: tuple[Path, ...]

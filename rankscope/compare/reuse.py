@@ -5,9 +5,8 @@ range of iterations the matching of all iterations, with another statistic the v
 are computed.
 """
 
-from dataclasses import replace
-
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.compare import scores as rank_scores
 from rankscope.compare.comparison import Comparison

@@ -4,9 +4,9 @@ See the package docstring for the design.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.compare import scores as rank_scores
 from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary, calls_again

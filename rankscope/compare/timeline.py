@@ -5,10 +5,10 @@ the requested ranks, by the stages of ingest.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.report_files import further

@@ -11,9 +11,9 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rankscope.errors import NoIterations, RankscopeError, UnlikeOthers
 from rankscope.ingestion.workers import Results

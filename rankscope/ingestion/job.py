@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import (
     RankConflict,
@@ -44,8 +46,7 @@ Progress = Callable[[ReportFile, int], None]
 """Called after each report, with the report and the number of events read from it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ingested:
+class Ingested(Struct, frozen=True):
     """What an ingest did."""
 
     outcomes: tuple[ReportOutcome, ...]

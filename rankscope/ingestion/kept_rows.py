@@ -12,9 +12,10 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rankscope.errors import UsageError
 from rankscope.measure.report import extract

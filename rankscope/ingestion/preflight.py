@@ -6,8 +6,9 @@ What would fail after minutes of reading (two reports of one rank, two runs) fai
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rankscope.errors import ForeignRun, RankConflict, RankscopeError, UsageError
 from rankscope.ingestion import runs

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.judge.levels import FEW, MUCH, NOISE
@@ -25,8 +26,7 @@ from rankscope.util.robust import Floats, lower_medians
 Index = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Excess:
+class Excess(Struct, frozen=True, eq=False, dict=True):
     """Matrices of rank by iteration in ns; NaN is unknown.
 
     `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the

@@ -1,11 +1,12 @@
 """The input of a verdict, before anything is priced."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.registry import context_of
@@ -15,8 +16,7 @@ from rankscope.sources.recorders import Recorder
 from rankscope.util.robust import Floats, lower_medians
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """What is known of a run before its ranks are judged."""
 
     ranks: int
@@ -34,8 +34,7 @@ class RunSummary:
     keep_time: bool = True  # no clock drifts like those of `far_ranks` if all are of one run
 
 
-@dataclass(frozen=True, eq=False)
-class VerdictInputs:
+class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     """All that the rules may read. What several rules need is computed once, at first use."""
 
     run: RunSummary

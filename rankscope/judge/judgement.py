@@ -4,13 +4,13 @@ See METHOD.md#verdict.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.healing import Prices
@@ -38,8 +38,7 @@ class Straggler(NamedTuple):
         return 2 * len(self.more_work_ranks) > len(self.claim.ranks)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Judgement:
+class Judgement(Struct, frozen=True, eq=False):
     """The prices of a run's imbalance, and what costs most.
 
     `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and

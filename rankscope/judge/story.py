@@ -4,10 +4,11 @@ See METHOD.md#verdict.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
 from rankscope.judge.excess import Excess, Index, event_of, noise_of
@@ -18,8 +19,7 @@ from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.util.robust import Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Slow:
+class Slow(Struct, frozen=True):
     """Ranks that are slow, and when.
 
     `chance`: the probability that a run without slow ranks looks like this. None for facts: an
@@ -35,8 +35,7 @@ class Slow:
         return excess.cells(self.ranks, self.pattern.iterations)
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(Struct, frozen=True):
     """What holds for every range of a run.
 
     `noise`: a robust deviation of a rank around its own median, as a share of the iteration.

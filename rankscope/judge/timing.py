@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.judge.excess import Index
 from rankscope.judge.levels import FEW, MOST
@@ -13,8 +14,7 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """When ranks are slow."""
 
     kind: VerdictKind  # PERSISTENT, PERIODIC or TRANSIENT

@@ -1,10 +1,10 @@
 """Collectives whose transfer takes longer than usual. See METHOD.md#verdict."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.judge.levels import HALF, NOISE
 from rankscope.match.point_to_point import OPERATION
@@ -13,8 +13,7 @@ from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SlowTransfers:
+class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
 
     `saved`: ns by instance. `slow`: group, operation, label, members (ranks), on_host (whether

@@ -7,11 +7,12 @@ more links. See METHOD.md#clocks.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.errors import ReportError
@@ -51,8 +52,7 @@ ROUNDS = 2
 """Number of refinements of all clocks against the consensus of ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockFit:
+class ClockFit(Struct, frozen=True):
     """The relation of one clock to the reference clock.
 
     `offset_ns`, added to this clock's reading at the middle of the run, gives the reference's
@@ -79,8 +79,7 @@ class Group(NamedTuple):
         return np.asarray(self.ends[:, place] + (self.starts[place] - moment), dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """The clocks of a run; ranks not tied to the lowest rank are absent.
 
     `middle_ns` is the moment, on the lowest rank's UTC, at which the offsets hold.

@@ -1,11 +1,12 @@
 """Collectives matched across ranks: the calls of each instance. See METHOD.md#waits."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.match.calls import INSTANCE, OWN, Calls
@@ -32,8 +33,7 @@ REDUCING = pl.Schema(
 """Columns of `Matched.reducing`: what a communicator does to reduce gradients."""
 
 
-@dataclass(frozen=True, slots=True)
-class MatchSummary:
+class MatchSummary(Struct, frozen=True):
     """The number of matched calls and of their iterations, with two fields of `Matched`."""
 
     calls: int
@@ -42,8 +42,7 @@ class MatchSummary:
     clocks: Clocks
 
 
-@dataclass(frozen=True, slots=True)
-class ReusedMatching:
+class ReusedMatching(Struct, frozen=True):
     """The matching of all iterations of a run, reused to match some of them in the same way.
 
     `streams` as in `Matched`, `groups` as in `WaitedCollectives`.
@@ -54,8 +53,7 @@ class ReusedMatching:
     clocks: Clocks
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """The matched collectives of a run; columns that calls share are stored once per instance.
 
     `rows`: rank, gradient, arrival_ns, end_ns, bytes (where any are known) and instance (counted

@@ -6,9 +6,10 @@ calls of some iterations can be matched again.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.match.calls import COLUMNS
 from rankscope.match.clocks import Clocks, with_hosts
@@ -28,8 +29,7 @@ FIRST_RANKS = 8
 """Ranks in the first chunk that is read; its size determines the ranks in the next chunks."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Matching:
+class Matching(Struct, frozen=True, eq=False):
     """The result of matching a run's collectives: who communicates with whom, and the clocks.
 
     `summary`: how many calls were matched, which were not, the clocks. `streams` as in `Matched`.
@@ -50,8 +50,7 @@ class Matching:
         return ReusedMatching(self.streams, self.groups, self.clocks)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunCalls:
+class RunCalls(Struct, frozen=True, eq=False):
     """The calls of a run's collectives, matched, without and with their waits.
 
     `iterations`: those of the calls; None: all that are complete on every rank.

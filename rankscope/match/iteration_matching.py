@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.errors import Unpaired
@@ -249,8 +250,7 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ShiftedTables:
+class _ShiftedTables(Struct, frozen=True):
     """A `TableReader` that shifts the iteration numbers of some ranks."""
 
     reader: TableReader

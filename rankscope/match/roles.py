@@ -4,12 +4,12 @@ import csv
 import os.path
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.errors import UsageError
 from rankscope.match.rank_axis import RANKS_AT_ONCE
@@ -36,8 +36,7 @@ SIZE = re.compile("[1-9][0-9]{0,8}")
 HINT = "like tp=2,pp=4,dp=8 (fastest-varying first), or a CSV file with the columns rank,role"
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(Struct, frozen=True):
     """The role of every rank.
 
     `source`: `given`, `inferred` or `none`. `replicas`: whether it is known, and not merely

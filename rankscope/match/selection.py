@@ -4,10 +4,10 @@ See METHOD.md#iterations and METHOD.md#gpu-clock.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.errors import ReportError, UsageError
 from rankscope.match.iteration_matching import pair_iterations, renumbered
@@ -34,8 +34,7 @@ WARMUP_WORK = 1.5
 """A step is warm-up if its median rank works this many times as long as in the second half."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The selected iterations."""
 
     numbers: tuple[int, ...]
@@ -44,8 +43,7 @@ class Selection:
     settling: tuple[int, ...] = ()  # all warm-up of the run, selected or not
 
 
-@dataclass(frozen=True, slots=True)
-class ReusedScope:
+class ReusedScope(Struct, frozen=True):
     """The parts of the default options' scope that scopes of other options reuse.
 
     `shifts`: rank → how far its iterations were renumbered. `blind_ranks` as in `Scope`.
@@ -58,8 +56,7 @@ class ReusedScope:
     selection: Selection
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scope:
+class Scope(Struct, frozen=True, eq=False):
     """The ranks, clock and iterations that a comparison covers.
 
     `tables`: the run, its iterations renumbered so that a number is the same step on every rank.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.match.collectives import blocks_of
@@ -31,8 +31,7 @@ UNWAITED = np.iinfo(np.int64).max
 """Placeholder for the shortest wait where no rank waited."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
+class Waits(Struct, frozen=True):
     """The split of communication into waiting and transfer.
 
     `by_iteration`: rank, iteration, wait_ns (exposed waiting), collective_wait_ns,

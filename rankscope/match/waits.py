@@ -1,10 +1,10 @@
 """Who waits for whom, by duration and by arrival. See METHOD.md#waits."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.match.clocks import Aligner, medians
@@ -32,8 +32,7 @@ GROUPS = pl.Schema(
 """Columns of `WaitedCollectives.groups`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitedCollectives:
+class WaitedCollectives(Struct, frozen=True):
     """Matched instances with the wait of each rank.
 
     `rows`: those of `Matched` with wait. `shared`: that of `Matched` with transfer (of the split

@@ -1,11 +1,11 @@
 """Device work joined with the phase and iteration of its launch. See METHOD.md#gpu-clock."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from rankscope.measure.calls_around import AROUND, with_calls_around
 from rankscope.measure.collectives import CALLS
@@ -39,8 +39,7 @@ OTHER, BACKWARD = (pl.Series([name], dtype=SEGMENTS["label"]) for name in ("othe
 COMPUTING = [PARTS.index(phase) for phase in COMPUTING_PHASES]
 
 
-@dataclass(frozen=True, slots=True)
-class HostSide:
+class HostSide(Struct, frozen=True):
     """The host timeline of one process."""
 
     process: int
@@ -101,8 +100,7 @@ class _Places:
         return row
 
 
-@dataclass(frozen=True, slots=True)
-class Attributed:
+class Attributed(Struct, frozen=True):
     """The device work of one process with the phase and iteration it was launched in."""
 
     events: DeviceWork  # of the report

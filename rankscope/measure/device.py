@@ -1,10 +1,10 @@
 """The gpu clock: every instant of a device's window has one owner. See METHOD.md#gpu-clock."""
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.measure.attribution import Attributed
 from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlices, account
@@ -17,8 +17,7 @@ from rankscope.model.schema import SEGMENTS, constant, empty
 from rankscope.util.numbers import NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTimeline:
+class DeviceTimeline(Struct, frozen=True):
     """The timeline of one rank's device."""
 
     segments: pl.DataFrame  # SEGMENTS; `window` counts the windows, gaps between them left out

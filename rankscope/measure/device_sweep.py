@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.measure.waiting import Requests
@@ -47,8 +46,7 @@ Codes = NDArray[np.uint8]
 Spans = tuple[Times, Times]
 
 
-@dataclass(frozen=True, slots=True)
-class TimeSlice:
+class TimeSlice(Struct, frozen=True):
     """A slice of a device's time; its bounds are on the report's own axis."""
 
     begin: int
@@ -60,8 +58,7 @@ class TimeSlice:
         return np.clip(times, self.begin, self.end)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceTotals:
+class SliceTotals(Struct, frozen=True):
     """The part of the device's timeline that a slice adds."""
 
     segments: pl.DataFrame  # SEGMENTS
@@ -122,8 +119,7 @@ def _reaching(rows: pl.DataFrame, border: int) -> pl.DataFrame:
     return rows[np.flatnonzero((start >= border) | (end > border))]
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedSegments:
+class OwnedSegments(Struct, frozen=True):
     """A slice cut into segments that fill it, each with one owner."""
 
     start: Times

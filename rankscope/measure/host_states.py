@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.arrays import distinct, framed, taken, with_leading_names, with_series
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
@@ -121,8 +121,7 @@ def state_intervals(events: ThreadEvents, begin: int, until: int) -> pl.DataFram
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Outer:
+class _Outer(Struct, frozen=True):
     """Disjoint calls in time order: the outermost of nested ones. Shape: (n,) each."""
 
     start: Times
@@ -149,8 +148,7 @@ class _Outer:
         return np.clip(edges, begin, end)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sweep:
+class _Sweep(Struct, frozen=True):
     """The events of a thread, ready to be looked up."""
 
     names: pl.Series  # String

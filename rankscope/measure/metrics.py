@@ -7,11 +7,11 @@ one of these, on the host clock only those that need no device work.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.device_sweep import EXPOSED, LABELS, OTHER, Codes
@@ -27,16 +27,14 @@ UNPHASED_LIMIT = 0.05
 """Share of an iteration's computing time that may lack a phase before its phases are unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """One rank on one clock."""
 
     measures: pl.DataFrame  # MEASURES; `rank` is null
     exposed: pl.DataFrame  # EXPOSED without `rank`
 
 
-@dataclass(frozen=True, slots=True)
-class MetricInputs:
+class MetricInputs(Struct, frozen=True):
     """The input of the metrics of one rank and clock."""
 
     clock: Clock

@@ -2,11 +2,11 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.measure.activities import ActivityTotals, activities
 from rankscope.measure.attribution import Attributed, HostSide, attribute, parts_of
@@ -58,8 +58,7 @@ GPU_CLOCK_SHARE = 0.9
 """The gpu clock needs device work in some phase in at least this share of the iterations."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankDetail:
+class RankDetail(Struct, frozen=True):
     """One rank in detail, on its report's axis: the input of its numbers."""
 
     iterations: IterationRanges

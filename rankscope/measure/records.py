@@ -1,10 +1,10 @@
 """Iterations for which the report lacks records of the device."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.measure.host import window_edges
 from rankscope.model.arrays import codes, filled, is_null, of_process, rows_of
@@ -33,8 +33,7 @@ FEWEST_TIMES = 20
 """Kernels from which on their times tell how fine these are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """How many kernels of a rank have a record."""
 
     launched: int  # kernels launched in the iterations

@@ -3,10 +3,11 @@
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
 
 import numpy  # noqa: F401  # before polars: see tests/test_public.py
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.measure.file_accesses import file_accesses
@@ -49,8 +50,7 @@ Reader = Callable[[ReportFile, Vocabulary], Trace]
 """Reads a report; may leave out what the vocabulary calls operators, as `Format.read` says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segmented:
+class Segmented(Struct, frozen=True):
     """One report, read: its ranks, and their iterations."""
 
     trace: Trace
@@ -58,8 +58,7 @@ class Segmented:
     identities: dict[int, RankIdentity]  # process → whose rank it is
 
 
-@dataclass(frozen=True, slots=True)
-class _Thread:
+class _Thread(Struct, frozen=True):
     """A training thread."""
 
     id: int
@@ -100,8 +99,7 @@ def segmented(file: ReportFile, options: ShapingOptions, read: Reader = formats.
     return Segmented(trace, chosen, ranks)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportDetail:
+class ReportDetail(Struct, frozen=True):
     """One report in detail."""
 
     ranks: dict[int, RankDetail]  # rank → everything its numbers are made of
@@ -143,11 +141,11 @@ def extract(file: ReportFile, options: ShapingOptions, read: Reader = formats.re
 def _check_bounds(rows: ReportRows) -> None:
     """Raises `UnreadableReport` if a report holds numbers that no database takes."""
     for part in rows.ranks:
-        for field in fields(part):
-            frame = getattr(part, field.name)
+        for name in part.__struct_fields__:
+            frame = getattr(part, name)
             if not isinstance(frame, pl.DataFrame):
                 continue
-            if wrong := out_of_bounds(field.name, frame, TABLES[field.name]):
+            if wrong := out_of_bounds(name, frame, TABLES[name]):
                 raise UnreadableReport(
                     f"{rows.file.path}: holds what no run has ({wrong})",
                     hint="is the file damaged? export it or profile again, or leave it out: "

@@ -1,10 +1,10 @@
 """From when on a rank waits for a collective of its device. See METHOD.md#gpu-clock."""
 
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.arrays import filled, is_null
 from rankscope.model.intervals import Times
@@ -17,8 +17,7 @@ A launch queue holds about a thousand operations, so an operation is hardly over
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(Struct, frozen=True):
     """Requests that a rank waits for: operations from launch to start, synchronising calls.
 
     Shape: (n,) each, in any order.

@@ -5,12 +5,12 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
 import polars as pl
+from msgspec import Struct
 
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
@@ -63,8 +63,7 @@ LONGEST_TEXT = 2**24
 """Characters of a text; no name of a kernel is as long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A stored column: of numbers between `limits` (of lists: their items), or of texts that are
     one of `names` where there are such.
 
@@ -87,8 +86,7 @@ nullable = partial(Column, is_nullable=True)
 """A column whose values may be unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A stored table.
 
     `key`: the columns that identify a row. `ordered`: pairs of columns; the first is at most the
@@ -103,8 +101,8 @@ class Table:
     key: tuple[str, ...] = ()
     ordered: tuple[tuple[str, str], ...] = ()
     joint: tuple[tuple[str, str], ...] = ()
-    refers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    complete: Mapping[str, str] = field(default_factory=dict)
+    refers: Mapping[str, tuple[str, ...]] = {}
+    complete: Mapping[str, str] = {}
     is_later: bool = False
 
     @property

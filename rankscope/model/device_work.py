@@ -1,10 +1,10 @@
 """Work of a report's devices: in memory, or left in the report."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import polars as pl
+from msgspec import field
 
 from rankscope.model.events import Events, InMemoryEvents
 from rankscope.model.schema import DEVICE_KINDS, conform, empty
@@ -60,8 +60,7 @@ class DeviceWork(Events, Protocol):
         """Parts of the report whose layout is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class InMemoryWork(InMemoryEvents):
+class InMemoryWork(InMemoryEvents, frozen=True):
     """Work in memory."""
 
     rows: int = 0

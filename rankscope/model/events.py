@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.limits import USUAL
 
@@ -25,12 +25,11 @@ class Events(Protocol):
         """The rows changed, added to or left out, each for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class InMemoryEvents:
+class InMemoryEvents(Struct, frozen=True):
     """Events in memory."""
 
     whole: pl.DataFrame
-    part_rows: int = field(default=USUAL.part_rows, kw_only=True)
+    part_rows: int = USUAL.part_rows
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """Slices of the frame."""
@@ -42,8 +41,7 @@ class InMemoryEvents:
         return InMemoryEvents(change(self.whole), part_rows=self.part_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedEvents:
+class StreamedEvents(Struct, frozen=True):
     """Events that stay in their report."""
 
     read: Callable[[], Iterator[pl.DataFrame]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import Flags, Times
@@ -18,8 +18,7 @@ COLLECTING = "gc_collect"
 """The function of a sample in Python's garbage collector."""
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """Calls of one thread, in any order. Shape: (n,) each, but of `names`."""
 
     start: Times
@@ -47,16 +46,14 @@ class Calls:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Switches:
+class Switches(Struct, frozen=True):
     """When a thread came onto a CPU and left it, in time order. Shape: (n,) each."""
 
     at: Times
     on: Flags  # came onto a CPU; else left it
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """What a thread was executing at some moments, in any order. Shape: (n,) each."""
 
     at: Times
@@ -76,8 +73,7 @@ FILE_USES = pl.Schema(
 """Accesses of one thread to files, in any order."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadEvents:
+class ThreadEvents(Struct, frozen=True):
     """What is recorded of one thread; None where the report lacks the table."""
 
     switches: Switches | None = None

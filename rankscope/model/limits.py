@@ -1,10 +1,9 @@
 """Limits of the memory for a report; importing this module is cheap."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Sizes of what is held, and of the pieces in which the rest is read."""
 
     part_rows: int = 100_000

@@ -9,8 +9,9 @@ CONTRIBUTING.md says how to add one.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rankscope.errors import UsageError
 from rankscope.model.kinds import Phase
@@ -72,8 +73,7 @@ class Need(StrEnum):
     DEVICE_WORK = "device work"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One metric: how it is named, what it means, what it needs, and where it is shown."""
 
     name: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 MEASURE_VERSION = 11
 """Version of the rules by which a report becomes rows; raise it when they give other numbers."""
@@ -15,15 +17,14 @@ AUTO, WHOLE = "auto", "whole"
 """Values of `--iteration` that are not patterns: detected steps; each capture as one iteration."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShapingOptions:
+class ShapingOptions(Struct, frozen=True):
     """Options that decide which rows a report becomes; a change of them means reading again."""
 
     iteration: str | None = None
     phases: tuple[tuple[str, str], ...] = ()
     rank_pattern: str | None = None
-    rank: int | None = field(default=None, compare=False)  # of one report, so it may differ
-    alone: bool = field(default=False, compare=False)  # the run has one report; not stored
+    rank: int | None = None  # of one report, so it may differ
+    alone: bool = False  # the run has one report; not stored
     collectives: tuple[tuple[str, str], ...] = ()  # operation and pattern of kernels
 
     @classmethod
@@ -61,8 +62,7 @@ class ShapingOptions:
         return cls(**values)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredOptions(ShapingOptions):
+class StoredOptions(ShapingOptions, frozen=True):
     """What the JSON of a database says: the keys of `ShapingOptions.to_json`."""
 
     measure_version: int = 1
@@ -73,8 +73,7 @@ def measure_version(text: str) -> int:
     return int(json.loads(text).get(VERSION, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to compare the ranks of a run; the defaults are those of the command line."""
 
     iter_range: slice | None = None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.arrays import with_series
 from rankscope.model.events import Events, InMemoryEvents
 from rankscope.model.schema import RANGES, SIGNATURES, conform
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
+class Ranges(Struct, frozen=True):
     """RANGES as two frames, because there are far fewer signatures than ranges."""
 
     moments: Events  # MOMENTS

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.model.kinds import EvidenceKind
 from rankscope.util.meaning import says
@@ -45,8 +45,7 @@ def from_bytes(stream: bytes) -> pl.DataFrame:
     return pl.DataFrame(pa.ipc.open_stream(stream))
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFile:
+class ReportFile(Struct, frozen=True):
     """A report on disk as `discover` found it, before it is read."""
 
     path: Path
@@ -54,8 +53,8 @@ class ReportFile:
     bytes: int
     modified_ns: int
     folder: Path | None = None  # start of a relative path, if not the working folder
-    numbers: Claim | None = field(default=None, compare=False)  # by its name beside the others'
-    pattern: str | None = field(default=None, compare=False)  # for the numbers that may tell it
+    numbers: Claim | None = None  # by its name beside the others'
+    pattern: str | None = None  # for the numbers that may tell it
     more: tuple[Path, ...] = ()  # further windows of the same process, read together with it
 
     @property
@@ -79,8 +78,7 @@ class ReportFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RankEvidence:
+class RankEvidence(Struct, frozen=True):
     """A source that says which rank a report or a process is; its text is its name."""
 
     name: str  # as users and databases see it: "environment RANK", "file name"
@@ -91,8 +89,7 @@ class RankEvidence:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A rank that one source claims, and the world size if the source gives it."""
 
     rank: int
@@ -100,16 +97,14 @@ class Claim:
     evidence: RankEvidence
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """The profiler's own message that it lost events."""
 
     pid: int | None  # of the process; None: any
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """A GPU that a process used, and what identifies it in other runs; None is unknown."""
 
     pid: int | None  # of the process; None: any
@@ -119,8 +114,7 @@ class Gpu:
     bus: str | None  # the slot that it is in
 
 
-@dataclass(frozen=True, slots=True)
-class Hardware:
+class Hardware(Struct, frozen=True):
     """What a report says about the machine that it was captured on; None is unknown."""
 
     cpu: str | None = None  # model
@@ -139,8 +133,7 @@ class Hardware:
         return matching[0] if len(used) == 1 and len(matching) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureFacts:
+class CaptureFacts(Struct, frozen=True):
     """Facts that a report states about its capture as a whole.
 
     Only rank, world size, local rank and host are ever taken from an environment.
@@ -156,8 +149,7 @@ class CaptureFacts:
     hardware: Hardware = Hardware()
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """A process as the operating system numbers it."""
 
     pid: int  # in the namespace that the profiler ran in
@@ -169,24 +161,22 @@ def plain_process(key: int) -> Process:
     return Process(key, key)
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """One report, read: frames of `schema`, and the ranks that it states for its processes."""
 
     facts: CaptureFacts
     ranges: Ranges
     device_work: DeviceWork
-    process_ranks: dict[int, int] = field(default_factory=dict)  # process key → rank in MPI's trace
-    event_ranks: dict[int, int] = field(default_factory=dict)  # process key → rank its events state
+    process_ranks: dict[int, int] = {}  # process key → rank in MPI's trace
+    event_ranks: dict[int, int] = {}  # process key → rank its events state
     cut_ns: int | None = None  # the report ends amid its events: until then it is whole
     pauses: tuple[tuple[int, int], ...] = ()  # start and end of times that were not recorded
-    jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
+    jax_processes: dict[int, int] = {}  # process key → JAX's process
     host_events: int = 0  # rows of the host that were read
     broken_ranges: int = 0  # left out because they have no possible time or no owner
     process_of: Callable[[int], Process] = plain_process  # by process key
-    busiest: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # without ranges: the process with most calls → start of its first, end of its last
+    # without ranges: the process with most calls → start of its first, end of its last
+    busiest: dict[int, tuple[int, int]] = {}
     host_of: HostEvents | None = None  # reads what threads did; None: the format has nothing of it
     counters_of: CounterEvents | None = None  # reads counters; None: the report has none
 
@@ -207,8 +197,7 @@ class Trace:
         return self.broken_ranges + self.device_work.broken
 
 
-@dataclass(frozen=True, slots=True)
-class RankIdentity:
+class RankIdentity(Struct, frozen=True):
     """The rank of a process, and the evidence for it."""
 
     rank: int
@@ -270,8 +259,7 @@ class CauseAbility(Struct, frozen=True):
     capture: Annotated[str | None, says("how to record what it rests on; null where it can")]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedReport:
+class CheckedReport(Struct, frozen=True):
     """A report's ranks, what it can answer, and what is wrong with it."""
 
     path: Path
@@ -291,8 +279,7 @@ class CheckedReport:
         return not any(problem.fatal for problem in self.problems)
 
 
-@dataclass(frozen=True, slots=True)
-class RankRecord:
+class RankRecord(Struct, frozen=True):
     """A rank's identity with what was learned of its iterations."""
 
     identity: RankIdentity
@@ -304,8 +291,7 @@ class RankRecord:
     gpu: Gpu | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankRows:
+class RankRows(Struct, frozen=True):
     """The rows of one rank in the database."""
 
     rank: RankRecord
@@ -321,7 +307,7 @@ class RankRows:
 
     def __reduce__(self) -> tuple[object, ...]:
         """How it is pickled: the process that stores reports unpickles those of all workers."""
-        names = [each.name for each in fields(self) if each.name not in ("rank", "problems")]
+        names = [each for each in self.__struct_fields__ if each not in ("rank", "problems")]
         frames = {name: to_bytes(getattr(self, name)) for name in names}
         return _unpickled, (self.rank, frames, self.problems)
 
@@ -333,8 +319,7 @@ def _unpickled(
     return RankRows(rank=rank, problems=problems, **read)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRows:
+class ReportRows(Struct, frozen=True):
     """The rows of one report in the database, as a worker returns them."""
 
     file: ReportFile
@@ -346,8 +331,7 @@ class ReportRows:
     taken: str | None = None  # the `--iteration` that gives the same; None: conventions' names
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOutcome:
+class ReportOutcome(Struct, frozen=True):
     """What ingest did with one report."""
 
     path: Path

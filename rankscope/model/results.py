@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,16 +19,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """A rank and its score, in the metric's unit."""
 
     rank: int
     value: int | float  # an integer of ns, see `Metric.is_time`
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSummary:
+class MetricSummary(Struct, frozen=True):
     """One metric compared across ranks, None where it is unknown.
 
     `median` is the lower-middle rank's own value.
@@ -240,8 +237,7 @@ class Window(Struct, frozen=True):
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(Struct, frozen=True):
     """One report to open, and where to look in it."""
 
     label: str  # min | median | max; of none of these: slow (named by the verdict), or leads
@@ -277,8 +273,7 @@ class Pick:
         return inline.paragraphs(f"{self.label}: rank {self.rank}", str(self.report), where)
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """The facts that qualify every number of a run."""
 
     name: str
@@ -308,8 +303,7 @@ class Efficiency(Struct, frozen=True):
     parallel: Annotated[float, says("the product of both")]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Some ranks in some iterations, in detail, on one axis.
 
     All times are ns since the earliest window's start by the lowest rank's clock; a rank's
@@ -328,8 +322,7 @@ class Timeline:
     problems: tuple[RunWarning, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Imbalance:
+class Imbalance(Struct, frozen=True):
     """The answer to `rankscope imbalance`.
 
     `ranks`: rank, host, role, report, `<metric>_ns`, `<metric>_z`, last_arriver_share, cost_ns,

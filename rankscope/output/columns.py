@@ -6,8 +6,9 @@ Markdown and pages use the content as the heading, and the ending as the unit. M
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rankscope.model.metrics import metric_in
 
@@ -23,8 +24,7 @@ class Shown(StrEnum):
     PLAIN = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column that is no metric.
 
     Attributes:

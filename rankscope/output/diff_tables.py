@@ -1,8 +1,7 @@
 """Two runs compared, as text tables."""
 
-from dataclasses import asdict, replace
-
 import polars as pl
+from msgspec.structs import asdict, replace
 
 from rankscope.history.diff.compare import largest_first
 from rankscope.history.diff.shifts import Change

@@ -5,11 +5,11 @@ It is linear for small values and logarithmic for large ones, so that one map sh
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import METRICS
@@ -28,8 +28,7 @@ STEPS = (1, 2, 5)
 """First digits of ticks."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExcessScale:
+class ExcessScale(Struct, frozen=True):
     """A scale, in the unit of its metric.
 
     Attributes:

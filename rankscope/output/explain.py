@@ -6,11 +6,12 @@ It imports nothing that takes long, so that `rankscope explain` answers at once.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rankscope.errors import UsageError
 from rankscope.model.metrics import Unit
@@ -39,8 +40,7 @@ COLUMN_ENDINGS = frozenset(("z", *(unit.lower() for unit in Unit)))
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One term and its explanation."""
 
     group: str
@@ -59,8 +59,7 @@ class Entry:
         return re.split(r"(?<=\.)\s", self.paragraphs[0], maxsplit=1)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """Entries that a term names, and terms that contain it."""
 
     entries: tuple[Entry, ...]

@@ -1,9 +1,9 @@
 """Frames as text tables; the names of columns determine headings, units and rounding."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.model.metrics import Unit, metric_in
 from rankscope.output.columns import Shown, heading, names_in, notes, shown

@@ -6,7 +6,8 @@ communication that is not split into waiting and transfer are hatched.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rankscope.model.kinds import HostState, Phase
 from rankscope.model.metrics import METRICS
@@ -53,8 +54,7 @@ def part_name(part: str) -> str:
     return METRICS[part].label if part in METRICS else part
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(Struct, frozen=True):
     """Colours of one kind of page."""
 
     page: str  # the background

@@ -13,9 +13,10 @@ Times are µs since the timeline's 0, with three decimals: whole ns.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.model.intervals import lanes
 from rankscope.model.kinds import PARTS, Clock
@@ -38,8 +39,7 @@ LONGEST_NAME = 300
 """Most characters of a name; in long kernel names, the beginning tells them apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Slices:
+class _Slices(Struct, frozen=True):
     """Events of one kind: `frame` has rank, order, track, start_ns, end_ns, name, `arguments`."""
 
     category: str
@@ -48,8 +48,7 @@ class _Slices:
     nested: bool = False  # events are disjoint or inside each other; none overlaps in part
 
 
-@dataclass(frozen=True, slots=True)
-class _Ties:
+class _Ties(Struct, frozen=True):
     """The input of arrows; small, since it is kept until all parts are written.
 
     Attributes:

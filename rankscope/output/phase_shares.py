@@ -1,8 +1,7 @@
 """The mean phases of each rank, for the picture and the page."""
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.scores import score
@@ -13,8 +12,7 @@ from rankscope.util.robust import lower_median
 from rankscope.util.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseShares:
+class PhaseShares(Struct, frozen=True):
     """Mean phase lengths per rank.
 
     Attributes:

@@ -1,7 +1,8 @@
 """Tables below each other, shortened to the size of a screen."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rankscope.output.table_layout import Table, fold
 

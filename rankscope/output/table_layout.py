@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from textwrap import wrap
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 GAP = 3
 """Number of blanks between two columns."""
@@ -26,8 +27,7 @@ UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|kB|MB|GB)(?!\w))")
 """The blank between a number and its unit, at which lines are not broken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of text.
 
     If a table is wider than the terminal, it loses the columns of `drop_first`; then names in the

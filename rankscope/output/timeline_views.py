@@ -4,10 +4,10 @@ It is the arrival that they mark, the names of streams, the split of a collectiv
 transfer, and the lanes of the picture and of the page.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.compare.timeline import LEAST_WAIT_NS, longest_waits
 from rankscope.model.kinds import Phase
@@ -33,8 +33,7 @@ class LaneKind(StrEnum):
     COLLECTIVES = "collectives"
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A lane of a rank, with its bars: BAR."""
 
     kind: LaneKind
@@ -42,8 +41,7 @@ class Lane:
     bars: pl.DataFrame
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineLanes:
+class TimelineLanes(Struct, frozen=True):
     """The lanes of a timeline.
 
     `of`: rank → its lanes from top to bottom. `streams`: the largest number of streams of a rank.
@@ -65,8 +63,7 @@ class TimelineLanes:
         return [f"the {MOST_STREAMS} busiest of up to {self.streams} streams are shown"]
 
 
-@dataclass(frozen=True, slots=True)
-class LastArrival:
+class LastArrival(Struct, frozen=True):
     """The collective that kept the shown ranks waiting longest, and its last arrival.
 
     Attributes:

@@ -4,8 +4,9 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import Claim, RankEvidence, ReportFile

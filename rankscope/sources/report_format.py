@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from rankscope.model.reports import CaptureFacts, Trace
@@ -24,8 +25,7 @@ class Viewer(Enum):
     BROWSER = "a trace viewer in the browser"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IterationHints:
+class IterationHints(Struct, frozen=True, kw_only=True):
     """Advice for a report without iterations."""
 
     ranges: str  # the word for the host ranges of this format: "NVTX"
@@ -33,8 +33,7 @@ class IterationHints:
     pattern: str | None = None  # ranges that end iterations if none is named like one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class Format(Struct, frozen=True, kw_only=True):
     """One format of reports.
 
     Rows are imported to find reports, before anything heavy: `facts` and `read` import what they

@@ -1,8 +1,9 @@
 """Whether captures can be of one job: by its size, and by their times."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rankscope.errors import ForeignRun
 from rankscope.util.numbers import NEVER
@@ -15,8 +16,7 @@ CLOCK_WRONG_NS = 30 * CLOCK_SLACK_NS
 """The same where ranks and size say that they are of one job, but some ranks are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """Facts of a report before it is read; None is unknown."""
 
     path: Path

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import duckdb
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.model.compared_tables import COMPARED_TABLES

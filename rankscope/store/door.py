@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
+from msgspec import Struct
 
 from rankscope.errors import DatabaseError
 from rankscope.model.columns import Table
@@ -68,8 +68,7 @@ def damaged(path: Path, error: duckdb.Error, hint: str = REBUILD_HINT) -> Databa
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What was checked of a file; valid as long as the file does not change.
 
     `missing`: table → columns of the schema that the file lacks. `checked`: table → the iterations
@@ -77,9 +76,9 @@ class Known:
     empty until it is needed.
     """
 
-    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    checked: dict[str, frozenset[int] | None] = field(default_factory=dict)
-    present: dict[tuple[str, str], str] = field(default_factory=dict)
+    missing: Mapping[str, Sequence[str]] = {}
+    checked: dict[str, frozenset[int] | None] = {}
+    present: dict[tuple[str, str], str] = {}
 
 
 def facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

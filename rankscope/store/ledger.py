@@ -6,11 +6,11 @@ Several processes may add to it: DuckDB lets one of them write at a time, and th
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.errors import DatabaseError
 from rankscope.model.columns import Table

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import get_ident
 from typing import Self
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.errors import DatabaseChanged
 from rankscope.store.connection import PATIENCE_S
@@ -22,8 +22,7 @@ RUN_TABLES = ("reports", "ranks", "problems")
 """Tables that describe the run; they are read once and kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseReader:
+class DatabaseReader(Struct, frozen=True):
     """A `TableReader` of a file that must not change; it can be pickled.
 
     `state`: `Database.state` of the file. `loaded`: tables in memory. `known`: `Database.known`.
@@ -33,7 +32,7 @@ class DatabaseReader:
     state: tuple[int, ...]
     loaded: dict[str, pl.DataFrame]
     known: Known
-    _kept: dict[int, list[Database]] = field(default_factory=dict, repr=False, compare=False)
+    _kept: dict[int, list[Database]] = {}
 
     @classmethod
     def of(cls, database: Database, state: tuple[int, ...]) -> Self:

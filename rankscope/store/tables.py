@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.tables import TABLES
 from rankscope.store.ddl import quoted
@@ -34,8 +34,7 @@ NARROW: dict[str, pl.DataType] = {
 """Columns with few different values, and the small types that hold them."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableRequest:
+class TableRequest(Struct, frozen=True):
     """Which columns and rows of a table to read; None: all.
 
     `narrow`: the columns of `NARROW` have those types. `clock`: only rows on this clock.
@@ -59,8 +58,7 @@ class TableReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedTables:
+class LoadedTables(Struct, frozen=True):
     """A `TableReader` of tables that are in memory."""
 
     tables: dict[str, pl.DataFrame]

@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from rankscope.util.lifetime import signals_held
 from rankscope.util.supervisor import ENDING_S
@@ -24,8 +25,7 @@ POLL_S = 0.2
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a program ended."""
 
     code: int

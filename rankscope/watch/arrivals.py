@@ -5,8 +5,9 @@ of files that another host writes.
 """
 
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.reports import ReportFile, RunWarning
@@ -20,8 +21,7 @@ Signature = tuple[int, int]
 """Size and time of modification of a report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(Struct, frozen=True):
     """The reports of a folder as they are now.
 
     Attributes:
@@ -40,13 +40,12 @@ def signature(file: ReportFile) -> Signature:
     return file.bytes, file.modified_ns
 
 
-@dataclass(slots=True)
-class Arrivals:
+class Arrivals(Struct):
     """A folder and what was seen in it so far."""
 
     folder: Path
     settle_s: float
-    _seen: dict[Path, tuple[Signature, float]] = field(default_factory=dict)
+    _seen: dict[Path, tuple[Signature, float]] = {}
     _reported: set[str] = field(default_factory=set)
 
     def list_folder(self) -> Arrived:

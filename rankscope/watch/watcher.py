@@ -3,8 +3,10 @@
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.api import reading
 from rankscope.compare.comparison import Comparison, Stage
@@ -31,8 +33,7 @@ PATIENCE_S = 300.0
 log = logging.getLogger("rankscope.watch")
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(Struct, frozen=True):
     """How a folder is watched.
 
     Attributes:
@@ -47,8 +48,7 @@ class WatchOptions:
     patience_s: float = PATIENCE_S
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(Struct, frozen=True):
     """The verdict of a window that is new, or another one than before.
 
     Attributes:
@@ -70,8 +70,7 @@ class Announcement:
         return VerdictKey.of(self.comparison.verdict) != self.previous
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(Struct, frozen=True):
     """The result of one poll of the folder.
 
     Attributes:

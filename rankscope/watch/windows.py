@@ -7,12 +7,12 @@ own, and `fleet` and `diff` can compare them.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Self
 
 import msgspec
 import polars as pl
+from msgspec import Struct
 
 from rankscope.errors import DatabaseError
 from rankscope.ingestion.existing import StoredReports
@@ -49,8 +49,7 @@ class VerdictKey(msgspec.Struct, frozen=True):
         return cls(verdict.kind, verdict.ranks, verdict.hosts, verdict.roles, verdict.cause)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """The verdict that was announced last for a window."""
 
     essence: VerdictKey
@@ -69,16 +68,14 @@ class Note:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """A capture, and when its file was written, ns since the epoch."""
 
     capture: Capture
     written_ns: int
 
 
-@dataclass(slots=True)
-class Window:
+class Window(Struct):
     """A window of the job, and its database, which is made with the first report.
 
     Attributes:
@@ -89,7 +86,7 @@ class Window:
 
     number: int
     db: Path
-    taken: dict[Path, Taken] = field(default_factory=dict)
+    taken: dict[Path, Taken] = {}
     stored: StoredReports | None = None
     announced: Note | None = None
     unwritten: Note | None = None  # what is not in the database yet

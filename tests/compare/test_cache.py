@@ -6,7 +6,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -14,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 import rankscope
 from rankscope.api import picks_of

@@ -4,7 +4,7 @@ On matrices with hypothesis, on scenes, and on real captures: ranges tell one st
 and another order of ranks change no names, and nothing that costs is denied.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +83,7 @@ class Job:
             pl.col("rank").is_in(whole.excess.ranks),
             pl.col("iteration").is_between(first, after - 1),
         )
-        run = replace(whole.run, iterations=after - first)
+        run = structs.replace(whole.run, iterations=after - first)
         return inputs_of(rows, run=run, whole=whole.story)
 
 
@@ -230,4 +230,4 @@ def test_contradictions_are_found(stored: MakeStored) -> None:
         {"gain_ns": 5},
     ):
         verdict = structs.replace(found.verdict, **wrong)
-        assert list(contradictions(replace(found, _verdict=verdict))), wrong
+        assert list(contradictions(structs.replace(found, _verdict=verdict))), wrong

@@ -1,13 +1,13 @@
 """The order of the rules, on runs made by hand: each case has what one rule looks for."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
 import polars as pl
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge

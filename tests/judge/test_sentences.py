@@ -4,10 +4,10 @@ Iterations take 100 ms, the last example's 40 of them, the others' 20.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.rules import judge

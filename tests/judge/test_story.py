@@ -1,12 +1,11 @@
 """Who is slow beyond chance, and what is a fact: on matrices of excess with planted truth."""
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rankscope.judge.chance import (
     chance_of_largest,

@@ -1,10 +1,9 @@
 """Clocks of a whole run, solved over communicators of which none spans all ranks."""
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.match.clocks import (
     ASSUMED_DRIFT_PPM,

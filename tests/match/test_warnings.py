@@ -1,8 +1,7 @@
 """What is said beside the numbers, in the words that fit."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rankscope.match.collectives import match
 from rankscope.match.waits import with_waits

@@ -1,6 +1,5 @@
 """Every instant of the training thread has one state, against a thread played ns by ns."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rankscope.measure.host_states import host_states
 from rankscope.model.host_events import Calls, Samples, Switches, ThreadEvents

@@ -1,11 +1,11 @@
 """The metric registry: one row and one function make a metric that is seen everywhere."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 from rankscope_cli.options import _metrics
 
 import rankscope

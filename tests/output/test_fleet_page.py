@@ -2,13 +2,13 @@
 
 import base64
 import hashlib
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of

@@ -6,12 +6,12 @@ end there too (it drops the others), and an arrow's ends must each lie in a slic
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 import rankscope
 from rankscope.model.results import Timeline

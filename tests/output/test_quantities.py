@@ -2,12 +2,12 @@
 
 import csv as reader
 import io
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv

@@ -1,7 +1,6 @@
 """The picture, the page and the Perfetto trace show the same of one timeline."""
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +8,7 @@ import polars as pl
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from msgspec.structs import replace
 
 from rankscope.api import picks_of
 from rankscope.compare.timeline import LEAST_WAIT_NS, with_last_to_arrive

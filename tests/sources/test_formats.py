@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.device_work import InMemoryWork

@@ -1,10 +1,10 @@
 """Whose rank is it: the order of evidence, and contradictions."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.errors import RankConflict, UnknownRank, UsageError
 from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace

@@ -1,11 +1,11 @@
 """Reports that are too large to be held give what those give that are."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.measure.report import Reader, details, extract

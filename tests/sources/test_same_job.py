@@ -1,9 +1,9 @@
 """Which captures can be of one job, by its size and their times."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rankscope.errors import ForeignRun
 from rankscope.sources.same_job import Capture, check_one_job

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from rankscope.capture import Scheduler
 from rankscope.util.rank_list import MOST_RANKS
@@ -191,9 +191,9 @@ def _merged(needed: CaptureConfig, requested: CaptureConfig) -> CaptureConfig:
     """The options that a run needs, overridden by those of the command line."""
     unset = type(requested)()
     changed = {
-        each.name: getattr(requested, each.name)
-        for each in fields(requested)
-        if getattr(requested, each.name) != getattr(unset, each.name)
+        name: getattr(requested, name)
+        for name in requested.__struct_fields__
+        if getattr(requested, name) != getattr(unset, name)
     }
     if requested.capture_range is not None:  # replaces the times that the run suggests
         changed = {"delay_s": None, "duration_s": None} | changed

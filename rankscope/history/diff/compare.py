@@ -4,11 +4,12 @@ See METHOD.md#diff.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import UsageError
 from rankscope.history.diff.noise import Values
@@ -55,8 +56,7 @@ LEAST_BASELINE = 3
 """Runs of a baseline: the variance of two has one degree of freedom, which shows nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunDiff:
+class RunDiff(Struct, frozen=True):
     """The answer to `rankscope diff`.
 
     `metrics`: the changes of means over ranks; `ranks`: those of each rank. `is_same`: both are

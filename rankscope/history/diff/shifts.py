@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.history.diff import noise
 from rankscope.history.diff.noise import Values
 from rankscope.model.metrics import METRICS, column_of
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A metric before and after, None where unknown; `low` and `high` bound its relative change.
 
     The bounds hold for all changes at once with a probability of 1 - `FALSE_ALARM`; they are None
@@ -32,8 +32,7 @@ class Change:
     certain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Struct, frozen=True):
     """A metric's scores in both runs, and their noise; arrays of shape (ranks,), in its unit."""
 
     before: Values

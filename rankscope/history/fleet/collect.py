@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.compare.cache import cached_answers
 from rankscope.compare.comparison import Stage
@@ -30,8 +30,7 @@ NAMED = 3
 log = logging.getLogger("rankscope.history.fleet")
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """RUNS and EVIDENCE of many runs, and warnings about them."""
 
     runs: pl.DataFrame

@@ -3,10 +3,10 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.columns import (
     INTEGER,
@@ -76,16 +76,14 @@ RUNS, EVIDENCE = (each.schema for each in TABLES.values())
 """A row per run, and per run and rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvidence:
+class RunEvidence(Struct, frozen=True):
     """RUNS, of one row, and EVIDENCE of a run."""
 
     run: pl.DataFrame
     ranks: pl.DataFrame
 
 
-@dataclass(frozen=True, slots=True)
-class _Accusation:
+class _Accusation(Struct, frozen=True):
     """Ranks that are slow together, and what it costs."""
 
     ranks: tuple[int, ...]

@@ -3,10 +3,9 @@
 See METHOD.md#fleet.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.history.fleet.collect import Collected
 from rankscope.history.fleet.pieces import appearances
@@ -50,8 +49,7 @@ PARTS = 2**30
 """Shares of iterations are rounded to whole PARTS, whose sum is the same on every computer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     """The conclusions of many runs about hardware.
 
     `runs`: RUNS. `hardware`: HARDWARE. `rows`: APPEARANCES. `suspects`: the one to check first
@@ -74,7 +72,7 @@ def fleet_of(collected: Collected) -> Fleet:
     judgement = judged(rows)
     table = _hardware(runs, rows, judgement.pieces, judgement.suspects)
     suspects = tuple(
-        Suspect(**{name: row[name] for name in Suspect.__slots__})
+        Suspect(**{name: row[name] for name in Suspect.__struct_fields__})
         for row in table.filter("suspect").iter_rows(named=True)
     )
     compared = rows["run"].n_unique()

@@ -1,8 +1,9 @@
 """The answer about a fleet in words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from rankscope.util.wording import and_more, counted
 
@@ -27,8 +28,7 @@ CHECKS = {
 """Kind of hardware → how to check it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """A piece of hardware that is slow again and again; the fields are columns of HARDWARE."""
 
     kind: str

@@ -1,10 +1,10 @@
 """The suspects among pieces of hardware. See METHOD.md#fleet."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.util.robust import Floats
@@ -86,8 +86,7 @@ def corrected(tail: Floats, guilty: Index) -> Floats:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """Pieces with their odds.
 
     Attributes:

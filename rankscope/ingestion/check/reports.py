@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion import kept_rows

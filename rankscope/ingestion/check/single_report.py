@@ -1,9 +1,9 @@
 """One report → what it can answer, and the warnings that need no other report."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope import errors
 from rankscope.errors import NoIterations, RankscopeError
@@ -45,8 +45,7 @@ LIKE_DAMAGE = ("launches-missing", "records-missing")
 """Codes of what a damaged export lacks; the profiler may have lost it as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """The rows of a report; without iterations, the error and the rows of the whole capture."""
 
     rows: ReportRows

@@ -6,7 +6,6 @@ lost, Dask reads its reports again on another; each report is received whole and
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -14,6 +13,7 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker, get_worker
 from distributed.comm import CommClosedError
+from msgspec.structs import replace
 
 from rankscope.errors import RankscopeError, ToolError
 from rankscope.ingestion.workers.dask_client import (

@@ -1,10 +1,10 @@
 """The data that detectors read."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.judge.causes.excess import ACTIVITY_EXCESS, HostExcess, activity_excess, host_excess
 from rankscope.judge.causes.launches import SLOWDOWN, same_overlap
@@ -30,8 +30,7 @@ Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
 """Table and iterations → the rows of all ranks in them; None where the run has no such table."""
 
 
-@dataclass(frozen=True)
-class CauseContext:
+class CauseContext(Struct, frozen=True, dict=True):
     """The slow ranks' flagged iterations, and the tables of the run in them."""
 
     read: Callable[[str], pl.DataFrame | None]
@@ -39,7 +38,7 @@ class CauseContext:
     roles: dict[int, str]
     flagged: pl.DataFrame  # rank, iteration, excess_ns, `<phase>_excess` of the slow ranks
     phase: str | None  # the phase with most of the excess; None: look at all phases
-    _tables: dict[str, pl.DataFrame | None] = field(default_factory=dict, repr=False)
+    _tables: dict[str, pl.DataFrame | None] = {}
 
     def table(self, name: str) -> pl.DataFrame | None:
         """A table by its name in the database, read once; None where it has no rows here."""

@@ -1,8 +1,9 @@
 """A cause: the row that a detector's module adds to the registry."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.model.kinds import CauseKind, HostState
@@ -19,8 +20,7 @@ class Precedence(IntEnum):
     REST = 4  # what nothing explains; only where others leave most of the excess open
 
 
-@dataclass(frozen=True, slots=True)
-class Detector:
+class Detector(Struct, frozen=True):
     """One cause: how it is found in the tables of a run, and how it is reported.
 
     A detector is silent where one of its tables is missing; `capture` then says how a run has to

@@ -6,10 +6,11 @@ See METHOD.md#iterations.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import NoIterations
 from rankscope.measure.segment.iterations import (
@@ -39,8 +40,7 @@ SHOWN_NAMES = 8
 """The number of range names that an error lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """The iterations of the processes of one report."""
 
     named: LabelledRanges

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.measure.segment.training_thread import training_thread
 from rankscope.model.arrays import framed, is_null, rows_of, summed, taken
@@ -25,8 +26,7 @@ MOSTLY_NEXT = 0.9
 UNNAMED = {WHOLE: "whole", AUTO: "auto"}
 
 
-@dataclass(frozen=True, slots=True)
-class IterationRanges:
+class IterationRanges(Struct, frozen=True):
     """The iterations of one process."""
 
     frame: pl.DataFrame  # ITERATIONS

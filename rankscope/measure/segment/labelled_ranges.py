@@ -1,8 +1,7 @@
 """The ranges of a report with the meanings of their names."""
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.arrays import rows_of, with_series
 from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents
@@ -11,8 +10,7 @@ from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledRanges:
+class LabelledRanges(Struct, frozen=True):
     """RANGES with the columns of MEANINGS joined on.
 
     All of them are read only where iterations or phases have no names.

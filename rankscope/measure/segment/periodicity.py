@@ -1,10 +1,10 @@
 """The period of a sequence of names: the number of events in a training step."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import Times
@@ -34,8 +34,7 @@ Shares = NDArray[np.float64]
 Pairing = Callable[[Times, int, int], Times]
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """A repeating block of events."""
 
     length: int  # events in the block

@@ -1,10 +1,11 @@
 """The phase ranges of the training thread: phases, blocking collectives, foreign ranges."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.measure.segment.labelled_ranges import LabelledRanges
@@ -23,8 +24,7 @@ SOURCES = pl.Series("source", [None, "annotation", "mpi"])
 """Where marks come from: null for phases."""
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseRanges:
+class PhaseRanges(Struct, frozen=True):
     """The marked ranges of one rank's training thread."""
 
     frame: pl.DataFrame  # MARKS

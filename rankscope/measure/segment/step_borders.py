@@ -1,10 +1,10 @@
 """The borders between steps: several ways to find where a step begins, in order of preference."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.measure.segment.iterations import READS
 from rankscope.model.intervals import Times, cells
@@ -23,8 +23,7 @@ CLEARS = r"\bzero_grad\b"
 """Names of ranges that clear gradients: they belong to the optimizer, but occur anywhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepEvents:
+class StepEvents(Struct, frozen=True):
     """The events of one process that steps are detected from."""
 
     thread: int  # the training thread

@@ -1,10 +1,10 @@
 """Steps without ranges around them: the repeating sequence, and the border between steps."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.measure.segment.iterations import AUTO, IterationRanges
 from rankscope.measure.segment.periodicity import find_period
@@ -31,8 +31,7 @@ LONG_PAUSE = 3
 """Pauses form two groups if the long ones last this many times as long as the short ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class DetectedSteps:
+class DetectedSteps(Struct, frozen=True):
     """The detected steps, and the confidence in them."""
 
     iterations: IterationRanges | None  # None where nothing repeats

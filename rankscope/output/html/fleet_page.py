@@ -5,13 +5,13 @@ hardware by runs is a table without a script, whose colours are variables of the
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope._version import __version__
 from rankscope.history.fleet.fleet import Fleet
@@ -53,8 +53,7 @@ LONGEST_ID = 16
 """Most characters of a name beside a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetMap:
+class FleetMap(Struct, frozen=True):
     """Hardware by runs.
 
     Attributes:

@@ -1,9 +1,9 @@
 """The picked ranks in one iteration, as lanes of bars below each other."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.results import Timeline
 from rankscope.output.documents.common import Document
@@ -25,8 +25,7 @@ LAST = "arrives last:"
 """The label of a rank that is shown only because others wait for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownTimeline:
+class ShownTimeline(Struct, frozen=True):
     """The timeline of the picks or of other ranks, or the reason why there is none."""
 
     timeline: Timeline | None

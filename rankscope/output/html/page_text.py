@@ -1,8 +1,9 @@
 """The texts of a page: key figures, data quality, commands."""
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
@@ -18,8 +19,7 @@ Figure = tuple[str, str, str]
 """Term, value, note."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The source of a page, for the commands and the last line of its text."""
 
     db: Path  # the database

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope._version import __version__
 from rankscope.compare.comparison import Comparison
@@ -20,8 +22,7 @@ HEIGHT = 900
 """Height of a page inside a notebook, in pixels."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Page:
+class Page(Struct, frozen=True):
     """A page; `os.fspath` of it is its file.
 
     Attributes:

@@ -9,11 +9,13 @@ first picture is drawn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import UsageError
 from rankscope.output.palette import THEMES
@@ -45,8 +47,7 @@ DOTS_PER_INCH = 150
 """Resolution of PNG files, and of images inside SVG and PDF files."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlotOptions:
+class PlotOptions(Struct, frozen=True):
     """What a picture shows, and its theme. Each kind of plot uses the fields that concern it.
 
     Attributes:
@@ -93,8 +94,7 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
         return figure
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Picture:
+class Picture(Struct, frozen=True):
     """A picture, which a notebook shows; `os.fspath` of it is its file.
 
     Attributes:

@@ -1,10 +1,9 @@
 """One metric as a grid of ranks by iterations, reduced to a size that a picture can show."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
@@ -20,8 +19,7 @@ DENSE = 0.5
 """Least share of the iterations between first and last that makes the others drawn as gaps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """Excess over the role's median, a row per rank and a column per iteration.
 
     If there are more ranks or iterations than a page can show, `per_row` ranks and `per_column`

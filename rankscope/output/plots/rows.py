@@ -1,11 +1,11 @@
 """Ranks as rows of a picture: their selection, their labels, and brackets around groups."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from msgspec import Struct
 
 from rankscope.output.palette import Theme
 from rankscope.output.plots.style import SMALL, beside, drawable, text_width
@@ -30,8 +30,7 @@ LABELS = 2.0
 """Width of the row labels, in inches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A rank and the position of its row."""
 
     rank: int
@@ -39,8 +38,7 @@ class Row:
     skipped: int  # number of ranks left out above it
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroup:
+class RowGroup(Struct, frozen=True):
     """Neighbouring rows of one host or role."""
 
     first: int

@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font
 from matplotlib.patches import Patch
+from msgspec import Struct
 
 from rankscope.output.palette import THEMES, Theme, part_name
 from rankscope.util.sanitize import sanitized
@@ -137,8 +137,7 @@ def _settings(theme: Theme) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Caption:
+class Caption(Struct, frozen=True):
     """The texts of a picture."""
 
     title: str  # the finding
@@ -146,8 +145,7 @@ class Caption:
     footer: str  # run, clock, iterations, ranks, missing data
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """A figure with its caption, and room for axes between title and footer."""
 
     figure: Figure

@@ -1,7 +1,6 @@
 """The picked ranks in one iteration on one clock, with the last arrival."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.timeline import timeline, with_last_to_arrive
@@ -58,8 +58,7 @@ VECTOR_SHAPES = 4_000
 """Most rectangles of a lane that are shapes in SVG and PDF files; a larger lane is an image."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedLane:
+class PlacedLane(Struct, frozen=True):
     """A lane of the picture; its position is in inches from the top."""
 
     lane: Lane
@@ -72,8 +71,7 @@ class PlacedLane:
         return self.top + self.height / 2
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """A timeline, prepared for drawing."""
 
     timeline: Timeline

@@ -1,6 +1,5 @@
 """Why a rank is slow: the work of its device or training thread, beside that of the median rank."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.thread_states import median_peers, thread_states, work_excess
@@ -60,8 +60,7 @@ LONGEST_NAME = 34
 """Most characters of the name of an activity."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadBar:
+class ThreadBar(Struct, frozen=True):
     """States of a rank's training thread in an iteration."""
 
     rank: int

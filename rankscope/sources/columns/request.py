@@ -2,10 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.limits import USUAL, Limits
 
@@ -15,13 +15,12 @@ def export_again(kind: str) -> str:
     return f"is it complete? export it again: nsys export -f true -t {kind} REPORT.nsys-rep"
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRequest:
+class ColumnRequest(Struct, frozen=True):
     """Columns of a table, and the rows to read."""
 
     integers: list[str]
-    text: list[str] = field(default_factory=list)
-    raw: list[str] = field(default_factory=list)
+    text: list[str] = []
+    raw: list[str] = []
     only: tuple[str, list[int]] | None = None  # an integer column, and its values in rows to keep
 
     @property

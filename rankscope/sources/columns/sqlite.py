@@ -14,12 +14,13 @@ import shlex
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import framed, with_series
@@ -58,8 +59,7 @@ where m.type = 'table' and l.schema = 'main' and l.type = 'table' and not l.wr
 HINT = export_again("sqlite")
 
 
-@dataclass(frozen=True, slots=True)
-class _Borders:
+class _Borders(Struct, frozen=True):
     """Which rows of a table are in which chunk."""
 
     ends: list[int]  # rows up to the end of each chunk read from pages, after a 0

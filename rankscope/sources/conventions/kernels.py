@@ -1,9 +1,9 @@
 """Kernel names, and the framework's names of collectives → the operations that they are."""
 
-from dataclasses import dataclass
 from functools import cache
 
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.schema import OPERATION
 from rankscope.sources.conventions.data import SQUASHED, conventions, squashed
@@ -18,8 +18,7 @@ UNNAMED_SPACE = r"\(anonymous namespace\)::|<unnamed>::"
 ENABLED = r"^std::enable_if<.*?>::type "
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRule:
+class KernelRule(Struct, frozen=True):
     """Kernels whose short name fits `patterns`, or whose qualified name fits `qualified`."""
 
     operation: str | None  # None: they compute

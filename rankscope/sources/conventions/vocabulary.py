@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import UsageError
 from rankscope.model.kinds import NAMED_PHASES, PHASES
@@ -103,8 +104,7 @@ class BadConvention(ValueError):
     """A row of conventions.toml is not valid: a mistake of a developer, not of a user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Convention:
+class Convention(Struct, frozen=True):
     """One convention: names that fit `patterns` (or, squashed, `squashed`) mean `means`."""
 
     framework: str
@@ -146,8 +146,7 @@ class Convention:
         return self.framework.startswith("--")
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(Struct, frozen=True):
     """Conventions in order of precedence."""
 
     rows: tuple[Convention, ...]

@@ -15,12 +15,13 @@ dumps tell is who comes last, and how long the others wait.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.device_work import InMemoryWork
@@ -97,7 +98,7 @@ class Channel(msgspec.Struct):
 class Times(msgspec.Struct):
     """Times of an operation, µs since the epoch; 0 is unknown."""
 
-    kernel_events: list[Channel] = msgspec.field(default_factory=list)
+    kernel_events: list[Channel] = []
 
 
 class Collective(msgspec.Struct):
@@ -138,13 +139,12 @@ class Head(msgspec.Struct):
     dump_stats: Stats | None = None
 
 
-@dataclass(slots=True)
-class Owner:
+class Owner(Struct):
     """What the lines say of the process and its communicators."""
 
     process: Metadata | None = None
-    communicators: dict[str, Header] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)  # communicator → operations
+    communicators: dict[str, Header] = {}
+    dropped: dict[str, int] = {}  # communicator → operations
 
     def add(self, line: Line | Head) -> None:
         """Add what a line says."""

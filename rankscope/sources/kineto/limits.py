@@ -1,10 +1,9 @@
 """How large a trace may be, and how much of it is held at once."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of reading a trace.
 
     Attributes:

@@ -3,19 +3,17 @@
 Ids that link work to its launch are unique in one process only.
 """
 
-from dataclasses import dataclass, field
-
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.reports import Process, plain_process
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
+class Owners(Struct, frozen=True):
     """The owners of events in a merged trace; empty for a trace of one process."""
 
-    ranks: dict[int, int] = field(default_factory=dict)  # process → the rank that events state
-    process_of: dict[int, int] = field(default_factory=dict)  # owner of device work → process
+    ranks: dict[int, int] = {}  # process → the rank that events state
+    process_of: dict[int, int] = {}  # owner of device work → process
 
     @property
     def within(self) -> list[str]:

@@ -6,12 +6,12 @@ Device work finds its launch by `correlation`, or else the operator that it ran 
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import with_series

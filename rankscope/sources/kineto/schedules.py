@@ -6,9 +6,10 @@ report: its steps are numbered on, and its times are on one axis.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+from msgspec import Struct
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Claim
@@ -21,8 +22,7 @@ STEP = re.compile(rb"ProfilerStep#(\d{1,18})")
 """The name of a step, which is numbered from the start of the process."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Head:
+class _Head(Struct, frozen=True, order=True):
     """What the beginning of a file says.
 
     Attributes:

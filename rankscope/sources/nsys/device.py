@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.model.arrays import framed, known_or, rows_of, with_series
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
@@ -109,12 +109,12 @@ def device_work(
     work, unread = with_nccl(file, work_in_order[DEVICE_WORK.names()], nvtx_events)
     return InMemoryWork(
         work,
-        recorded + launches.count,
-        rows - recorded,
-        unread + names.missing if tables else (),
-        launches.sync_calls,
-        launches.unrecorded(),
-        moved,
+        rows=recorded + launches.count,
+        broken=rows - recorded,
+        unread=unread + names.missing if tables else (),
+        sync_calls=launches.sync_calls,
+        unrecorded=launches.unrecorded(),
+        moved=moved,
     )
 
 
@@ -280,8 +280,7 @@ class _StreamedWork:
         return _launched(narrow, self._launches)
 
 
-@dataclass(frozen=True, slots=True)
-class _Survey:
+class _Survey(Struct, frozen=True):
     """The survey of all work in the report."""
 
     kinds: pl.DataFrame  # KINDS; several rows may be alike

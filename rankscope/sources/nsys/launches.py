@@ -9,11 +9,11 @@ device are few, and kept whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.model.arrays import codes, filled, framed, places, taken, with_series
@@ -55,8 +55,7 @@ class Numbered(NamedTuple):
     thread: Threads  # its id within the process, plus 1
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """Some API calls of a process. A number that several calls share identifies none of them."""
 
     low: int  # the lowest number

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import filled, framed, holds, is_null, known_or, rows_of, with_series
@@ -60,8 +60,7 @@ CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.Str
 """Domains created in the capture."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nvtx:
+class Nvtx(Struct, frozen=True):
     """The NVTX events of an export."""
 
     ranges: Ranges

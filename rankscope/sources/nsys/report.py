@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.nsys import exports

@@ -5,12 +5,13 @@ They become one report, whose steps continue and whose times are on the axis of 
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.device_work import InMemoryWork
@@ -59,8 +60,7 @@ def joined(
     return [tuple(each) for each in sessions.values() if len(each) > 1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(Struct, frozen=True):
     trace: Trace
     later_ns: int  # its time 0 on the axis of the first
 

@@ -1,9 +1,8 @@
 """Suspects of simulated fleets; `python -m tests.bench.fleets` counts them over many seeds."""
 
-from dataclasses import replace
-
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of

@@ -1,10 +1,9 @@
 """Ranks by iterations: ordered, aggregated, on a scale that shows what matters."""
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.output.excess_scale import ExcessScale, scale_of
 from rankscope.output.plots.grid import MOST_COLUMNS, MOST_ROWS, arrange, excesses, worst_cells

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from msgspec.structs import replace
 
 import rankscope
 from rankscope.api import view_of

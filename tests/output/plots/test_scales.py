@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from matplotlib.collections import PathCollection, QuadMesh
+from msgspec import structs
 
 import rankscope
 from rankscope.output.html.columns import cells
@@ -75,7 +76,7 @@ def test_values_beyond_the_scale_are_marked(job: Stored) -> None:
     table = analysis.rows(all_iterations=True).with_columns(
         work_ns=pl.when(slow).then(pl.col("work_ns") + 5_000 * MS).otherwise("work_ns")
     )
-    figure = draw("heatmap", replace(analysis, table=table))
+    figure = draw("heatmap", structs.replace(analysis, table=table))
     marks = [each for each in figure.findobj(PathCollection) if each.get_gid() == "clipped"]
     places = [tuple(point) for each in marks for point in np.asarray(each.get_offsets())]
     assert len(places) == 1

@@ -1,11 +1,11 @@
 """Exports of every age and shape tell the same of one report."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 from polars.testing import assert_frame_equal
 
 import rankscope

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.model.arrays import framed, known_if
@@ -39,8 +39,7 @@ class Unusual(Exception):
     """SQLite has to read this; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """How a column of a table is declared.
 
     Attributes:
@@ -56,8 +55,7 @@ class Column:
     has_default: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TableLayout:
+class TableLayout(Struct, frozen=True):
     """The number of a table's root page, and its columns by name."""
 
     root: int
@@ -88,8 +86,7 @@ class TableLayout:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The outputs of a read, integers first; the numbers are those of `layout.Outputs`.
 
     Attributes:

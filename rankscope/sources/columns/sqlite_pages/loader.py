@@ -8,9 +8,10 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rankscope.errors import UsageError
 from rankscope.util.atomic_io import cache_home, write_whole
@@ -30,8 +31,7 @@ SWITCH = "RANKSCOPE_COMPILED"
 LOG = logging.getLogger("rankscope.sources")
 
 
-@dataclass(slots=True)
-class Amount:
+class Amount(Struct):
     """Bytes of reports that a process reads."""
 
     worth_bytes: int = WORTH_BYTES
