@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.match import warnings
 from rankscope.match.clocks import Clocks
@@ -94,7 +95,8 @@ def warnings_of(
             "whose numbers may differ; ingest the reports again",
             older,
         )
-    if len({*map(ShapingOptions.from_json, tables.reports["options"])}) > 1:
+    shaping = map(ShapingOptions.from_json, tables.reports["options"])
+    if len({replace(each, rank=None) for each in shaping}) > 1:
         yield RunWarning(
             "options-differ",
             "reports were ingested with different --iteration, --phase, --collective or "

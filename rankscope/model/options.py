@@ -23,7 +23,7 @@ class ShapingOptions(Struct, frozen=True):
     iteration: str | None = None
     phases: tuple[tuple[str, str], ...] = ()
     rank_pattern: str | None = None
-    rank: int | None = None  # of one report, so it may differ
+    rank: int | None = None  # of one report, so it may differ from others'
     alone: bool = False  # the run has one report; not stored
     collectives: tuple[tuple[str, str], ...] = ()  # operation and pattern of kernels
 
