@@ -83,7 +83,7 @@ def now_one_now_another() -> VerdictInputs:
 
 def all_at_once() -> VerdictInputs:
     """As after a pause of shared storage."""
-    amounts = (-40, -30, -20, 0, 5, 85, 90, 160)
+    amounts = (-85, -30, -20, 0, 5, 30, 90, 160)
     rows = [(r, i, amounts[r] * (i == 7.0)) for r in range(RANKS) for i in range(COUNT)]
     return inputs_of(wide_of(rows), run=SUMMARY)
 
