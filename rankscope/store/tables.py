@@ -183,19 +183,16 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
         return fetched(connection.sql(f"{select} {listed} from {table}{where}"))
     if columns is None:
         columns = connection.sql(f"from {table} limit 0").columns
-    columns = [*columns]
     described = TABLES[request.table].columns
-    codes: dict[str, pl.Series] = {}
+    known: dict[str, pl.Series] = {}
     for name in columns:
         if isinstance(NARROW.get(name), pl.Categorical):
             names = described[name].names or _few_names(connection, name, f"{table}{where}")
             if names is not None:
-                codes[name] = pl.Series(name, names, dtype=pl.String).cast(NARROW[name])
-    listed = ", ".join(_expression(name, codes.get(name)) for name in columns)
+                known[name] = pl.Series(name, names, dtype=pl.String).cast(NARROW[name])
+    listed = ", ".join(_expression(name, known.get(name)) for name in columns)
     rows = fetched(connection.sql(f"{select} {listed} from {table}{where}"))
-    return narrowed(
-        rows.with_columns(rows[name].cat.to(each.dtype) for name, each in codes.items())
-    )
+    return narrowed(rows.with_columns(each.gather(rows[name]) for name, each in known.items()))
 
 
 def _few_names(connection: duckdb.DuckDBPyConnection, column: str, rows: str) -> list[str] | None:
@@ -225,14 +222,11 @@ def one_of(name: str, values: Collection[int]) -> str:
     return f"{name} in (select unnest({numbers}::bigint[]))"
 
 
-def _expression(name: str, codes: pl.Series | None) -> str:
-    """A narrow column in SQL: of a text its code, if `codes` has all of its names."""
-    if codes is not None:
-        listed = ", ".join(map(quoted, codes.cast(pl.String)))
-        numbers = codes.to_physical()
-        type_ = "utinyint" if numbers.dtype == pl.UInt8 else "uinteger"
-        place = f'list_position([{listed}]::varchar[], "{name}")'
-        return f'({numbers.to_list()}::{type_}[])[{place}] as "{name}"'
+def _expression(name: str, names: pl.Series | None) -> str:
+    """A narrow column in SQL: of a text its index in `names`, if these are all of its names."""
+    if names is not None:
+        listed = ", ".join(map(quoted, names.cast(pl.String)))
+        return f'(list_position([{listed}]::varchar[], "{name}") - 1)::utinyint as "{name}"'
     if NARROW.get(name) == pl.Int32:
         return f'"{name}"::int as "{name}"'
     return f'"{name}"'
