@@ -69,7 +69,7 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         value = self.value - np.nan_to_num(self.spent[:, :, place])
         by_phase = self.by_phase.copy()
         by_phase[:, :, place] = 0.0
-        return replace(self, total=value - _usual(value, self.roles), by_phase=by_phase)
+        return replace(self, total=value - usual_of(value, self.roles), by_phase=by_phase)
 
     def within(self, phase: str | None) -> Excess:
         """The same with the excess in one phase as `total`; None: in all of them."""
@@ -153,7 +153,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
 
     value = matrix(column_of(metric))
     spent = np.moveaxis(np.stack([matrix(column_of(phase)) for phase in phases]), 0, 2)
-    length, usual = _usual(matrix("iteration_ns"), roles), _usual(value, roles)
+    length, usual = usual_of(matrix("iteration_ns"), roles), usual_of(value, roles)
     unit = np.empty_like(length)
     for role in range(len(names)):
         unit[roles == role] = _unit(usual[roles == role][:1], length[roles == role][:1])
@@ -165,7 +165,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         role_names=names,
         phases=phases,
         total=value - usual,
-        by_phase=spent - _usual(spent, roles),
+        by_phase=spent - usual_of(spent, roles),
         value=value,
         spent=spent,
         length=np.where(length > 0, length, np.nan),
@@ -173,7 +173,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     )
 
 
-def _usual(values: Floats, roles: Index) -> Floats:
+def usual_of(values: Floats, roles: Index) -> Floats:
     """The lower median of each rank's role, in the row of the rank."""
     medians = np.empty_like(values)
     for role in np.unique(roles):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
-from rankscope.judge.excess import Excess, Index, event_of, noise_of
+from rankscope.judge.excess import Excess, Index, event_of, noise_of, usual_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.intervals import Flags
@@ -69,9 +69,10 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
             are then exchanged within a span in place of an iteration.
     """
     if spans is not None:
-        usual = np.median(spans, axis=0)
-        # as long as all work, of which they are a part
-        spans = (spans - usual) * (np.nanmedian(excess.value, axis=0).sum() / (usual.sum() or 1.0))
+        usual = usual_of(spans, excess.roles)
+        work = np.nansum(usual_of(excess.value, excess.roles), axis=1, keepdims=True)
+        # as long as all work, unless only loading, a part of them, is known
+        spans = (spans - usual) * np.fmax(work / np.fmax(usual.sum(axis=1, keepdims=True), 1), 1)
     noise = noise_of(excess.share, excess.roles)
     traits, lead, rest = _traits(excess, noise, spans)
     facts = _facts(rest, noise)

@@ -412,6 +412,27 @@ def test_small_differences_in_spans_do_not_prove_long_stops_beside_them() -> Non
     assert ranks_of(story_of(excess(late), spans))[0] == (1, 4)
 
 
+def test_spans_are_compared_within_roles() -> None:
+    """Those of half of the ranks are half as long."""
+    late = noise(8, 3, 4.0)
+    late[5] += 12
+    spans = np.random.default_rng(0).normal(1.0, 0.05, (8, 40)) * MS
+    spans[4:] *= 0.5
+    spans[5] *= 1.3
+    roles = np.repeat([0, 1], 4)
+    (found,) = story_of(replace(excess(late), roles=roles), spans).slow
+    assert (found.ranks, found.chance is None) == ((5,), False)
+
+
+def test_spans_hold_more_than_the_loading_that_alone_is_known() -> None:
+    late = noise(8, 1, 4.0)
+    late[5] += 12
+    spans = np.random.default_rng(0).normal(20.0, 0.2, (8, 10)) * MS
+    spans[5] += 1.2 * MS
+    (found,) = story_of(excess(late, phase="load"), spans).slow
+    assert (found.ranks, found.chance is None) == ((5,), False)
+
+
 def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:
     share = np.random.default_rng(0).normal(0.0, 0.02, (6, 20))
     share[4:] = 0.0
