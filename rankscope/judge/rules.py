@@ -123,7 +123,8 @@ def named(judged: Judgement) -> Verdict | None:
         sentence=f"{name} {'is' if one else 'are'} slow "
         f"{when(verdict, count, of_captures=inputs.run.of_captures)}: "
         f"{'it needs' if one else 'they need'} {ms(also.excess_ns)} more {inputs.excess.metric} "
-        f"than {compared}{_mostly(verdict)}. Fixing {'it' if one else 'them'} would save",
+        f"than {compared}{_mostly(verdict, inputs.excess.metric)}. "
+        f"Fixing {'it' if one else 'them'} would save",
     )
 
 
@@ -137,15 +138,16 @@ def _with_more_work(verdict: Verdict, judged: Judgement, compared: str, settle: 
         next=settle,
         sentence=f"{ranks_text(ranks, MOST_LISTED).capitalize()}{role} "
         f"{agreeing(len(ranks), 'is', 'are')} given more work than {compared} {then}: it takes "
-        f"{ms(verdict.excess_ns or 0)}{_mostly(verdict)}; no rank is to blame. Giving all ranks "
-        "the same would save",
+        f"{ms(verdict.excess_ns or 0)}{_mostly(verdict, inputs.excess.metric)}; no rank is to "
+        "blame. Giving all ranks the same would save",
     )
 
 
-def _mostly(verdict: Verdict) -> str:
-    """`, 90 % of it in load (the device idles longer)`: in which phase, and why."""
+def _mostly(verdict: Verdict, metric: str) -> str:
+    """`, 90 % of it in load (the device idles longer)`: in which phase of `metric`, and why."""
     inside = registry.findings_sentence(verdict.findings)
-    phase = f", {percent(verdict.cause_share)} of it in {verdict.cause}" if verdict.cause else ""
+    said = verdict.cause is None or verdict.cause == metric
+    phase = "" if said else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
     return phase + (f" ({inside})" if inside else "")
 
 

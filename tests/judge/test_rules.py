@@ -184,3 +184,5 @@ def test_nothing_visible_of_communication_is_inconclusive(stored: MakeStored) ->
 def test_loading_can_still_be_judged_there(stored: MakeStored) -> None:
     verdict = stored("planted", where="load").analysis(clock="host").verdict
     assert (verdict.ranks, verdict.cause, verdict.gain_is_bound) == ((3,), "load", True)
+    assert "more load than" in verdict.sentence
+    assert "of it in load" not in verdict.sentence, "nothing else was compared"

@@ -68,8 +68,9 @@ def largest(rows: pl.DataFrame) -> str:
 
 
 def explained_part(finding: Finding) -> str:
-    """`24.8 ms of 25.1 ms`: what a finding explains, of the whole excess."""
-    return f"{ms(finding.excess_ns)} of {ms(finding.excess_ns / finding.share)}"
+    """`24.8 ms of 25.1 ms`: what a finding explains, of the whole excess where that is more."""
+    explained, whole = ms(finding.excess_ns), ms(finding.excess_ns / finding.share)
+    return explained if explained == whole else f"{explained} of {whole}"
 
 
 def allocates() -> pl.Expr:

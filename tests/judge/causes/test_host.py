@@ -102,6 +102,11 @@ def test_a_thread_that_is_woken_late_is_unexplained() -> None:
     assert one.kind == "blocked", "more than half longer"
 
 
+def test_what_explains_the_whole_excess_is_said_once() -> None:
+    [one] = found(did(3, "unknown", "", 25))
+    assert "the thread takes 25.0 ms is unknown" in findings_sentence([one])
+
+
 def test_less_than_30_percent_is_no_cause() -> None:
     assert found(did(3, "blocked", "fsync", 7.4)) == ()
     assert [each.kind for each in found(did(3, "blocked", "fsync", 7.6))] == ["blocked"]
