@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.registry import context_of
 from rankscope.judge.excess import Excess
+from rankscope.judge.levels import MOST
 from rankscope.judge.story import Slow, Story, flagged, story_of
+from rankscope.model.intervals import Flags
 from rankscope.sources.recorders import Recorder
 from rankscope.util.robust import Floats, lower_medians
 
@@ -127,14 +129,42 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
 
         As `Excess.main_phase` gives them. Iterations in which that phase is unknown are left out.
         """
+        cells, by_phase, totals = self._amounts(claim)
+        phase = self.excess.main_phase(by_phase.sum(axis=0), totals.sum())
+        return self.excess.total[cells], *phase
+
+    def by_phase(self, claim: Slow) -> list[Slow]:
+        """The ranks of a claim by the phase that they are slow in: first its main phase.
+
+        Where most of a rank's excess is in no single phase, that is the main phase of all.
+        """
+        _, main, _ = self.extent(claim)
+        if main is None:
+            return [claim]
+        cells, by_phase, totals = self._amounts(claim)
+        first = self.excess.phases.index(main)
+        own = np.where(by_phase.max(axis=1) >= MOST * totals, by_phase.argmax(axis=1), first)
+        own = np.where(cells.any(axis=1), own, -1)
+        phases = [first, *sorted({*own.tolist()} - {first, -1})]
+        parts = (self.excess.ranks[own == phase] for phase in phases)
+        return [replace(claim, ranks=tuple(part.tolist())) for part in parts if len(part)]
+
+    def _amounts(self, claim: Slow) -> tuple[Flags, Floats, Floats]:
+        """Cells of a claim, and what each rank exceeds the median by in them: by phase, in all.
+
+        What a rank needs more in one phase, and less in another, is none of its excess.
+        """
         excess = self.excess
         cells = claim.cells(excess) & ~np.isnan(excess.total)
         most = int(np.nansum(excess.by_phase[cells], axis=0).argmax())
         known = cells & ~np.isnan(excess.spent[:, :, most])
         cells = known if known.any() else cells
-        total = excess.total[cells]
-        sums = np.nansum(excess.by_phase[cells], axis=0)
-        return total, *excess.main_phase(sums, total.sum())
+        rows = np.flatnonzero(cells.any(axis=1))
+        by_phase, totals = np.zeros((len(cells), len(excess.phases))), np.zeros(len(cells))
+        totals[rows] = np.where(cells[rows], excess.total[rows], 0.0).sum(axis=1)
+        own = np.where(cells[rows][:, :, None], excess.by_phase[rows], 0.0)
+        by_phase[rows] = np.minimum(np.nansum(own, axis=1), totals[rows, None])
+        return cells, by_phase, totals
 
     def context(self, claim: Slow) -> CauseContext:
         """The input of the detectors, which find why the ranks of a claim are slow."""

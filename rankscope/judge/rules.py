@@ -1,6 +1,7 @@
 """The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,12 +97,13 @@ def named(judged: Judgement) -> Verdict | None:
     if straggler is None:
         return None
     excess, _, share = inputs.extent(straggler.claim)
-    also = described(inputs, straggler)
+    also, parts = described(inputs, straggler), inputs.by_phase(straggler.claim)
+    causes = [registry.findings(inputs.context(part)) for part in parts]
     more: dict[str, Any] = {
         "more_work_ranks": straggler.more_work_ranks,
         "cause_share": share,
         "spells": straggler.claim.pattern.spells,
-        "findings": registry.findings(inputs.context(straggler.claim)),
+        "findings": tuple(chain(*causes)),
         "next": f"open {'its report' if len(also.ranks) == 1 else 'their reports'} beside a normal "
         "one: rankscope pick-reports",
     }
@@ -118,12 +120,19 @@ def named(judged: Judgement) -> Verdict | None:
     most = float(excess.max(initial=0.0))
     if verdict.kind is VerdictKind.TRANSIENT and HALF * most > also.excess_ns:
         compared += f" (up to {ms(most)})"
+    mostly = _mostly(verdict, inputs.excess.metric)
+    if len(parts) > 1:
+        mostly = ", " + " and ".join(
+            f"{ranks_text(part.ranks, MOST_LISTED)} mostly in {inputs.extent(part)[1]}"
+            + f" ({registry.findings_sentence(found)})" * bool(found)
+            for part, found in zip(parts, causes, strict=True)
+        )
     return replace(
         verdict,
         sentence=f"{name} {'is' if one else 'are'} slow "
         f"{when(verdict, count, of_captures=inputs.run.of_captures)}: "
         f"{'it needs' if one else 'they need'} {ms(also.excess_ns)} more {inputs.excess.metric} "
-        f"than {compared}{_mostly(verdict, inputs.excess.metric)}. "
+        f"than {compared}{mostly}. "
         f"Fixing {'it' if one else 'them'} would save",
     )
 

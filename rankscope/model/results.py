@@ -47,7 +47,7 @@ class Finding(Struct, frozen=True):
     kind: Annotated[CauseKind, says("the cause")]
     name: Annotated[str, says("the name of the activity")]
     excess_ns: Annotated[int, says("mean excess per flagged iteration")]
-    share: Annotated[float, says("share of the excess")]
+    share: Annotated[float, says("share of the excess of `ranks`")]
     activity: Annotated[
         str,
         says("`kernel`, `kernels`, `copy`, `set`, `idle`, `range`, `host` (what the thread did)"),
@@ -59,6 +59,7 @@ class Finding(Struct, frozen=True):
         int | None, says("mean per flagged iteration on the median rank; null: unknown")
     ] = None
     count: Annotated[int, says("how many kernels it is of")] = 1
+    ranks: Annotated[tuple[int, ...], says("the slow ranks that it is about")] = ()
     suspect: Annotated[CauseKind, says("the same as `kind`, under its older name")] = (
         CauseKind.UNEXPLAINED
     )

@@ -43,6 +43,15 @@ def of_two() -> VerdictInputs:
     return inputs_of(wide, run=replace(SUMMARY, ranks=2))
 
 
+def late_for_two_reasons() -> VerdictInputs:
+    """Rank 1 is always slow in load, and has less to do in backward; rank 6 is slow in backward."""
+    slow, part = pl.col("rank") == 1, pl.col("rank").replace_strict({1: -10, 6: 20}, default=0) * MS
+    wide = late_rows((), always).with_columns(pl.col("backward_ns") + part)
+    wide = wide.with_columns(load_ns=pl.when(slow).then(30 * MS).otherwise(0))
+    wide = wide.with_columns(work_ns=pl.col("load_ns") + pl.col("backward_ns"))
+    return inputs_of(wide, run=SUMMARY)
+
+
 def spiked() -> VerdictInputs:
     """Rank 3 is always slow, rank 1 once."""
     rows = [
@@ -123,6 +132,11 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         rank, 100 % of it in backward. Fixing them would save at most 400.0 ms, 20 % of the time
         (2.0 s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains
         are upper bounds."""),
+    "two slow ranks, in two phases": (lambda: judge(late_for_two_reasons()), """
+        Ranks 1, 6 are slow over all 20 iterations: they need 20.0 ms more work than the median
+        rank, rank 1 mostly in load and rank 6 mostly in backward. Fixing them would save at most
+        800.0 ms, 40 % of the time (2.0 s); all imbalance together costs at most 40 %; the run
+        cannot be replayed, so gains are upper bounds."""),
     "a slow host": (lambda: judge(late((4, 5, 6, 7), always)), """
         Host node1 (ranks 4-7) is slow over all 20 iterations: it needs 20.0 ms more work
         than the median rank, 100 % of it in backward. Fixing it would save at most 400.0 ms, 20 %

@@ -158,6 +158,7 @@ class CauseContext(Struct, frozen=True, dict=True):
             if usual_total_ns is None
             else round(usual_total_ns / self.flagged.height),
             count=count,
+            ranks=tuple(self.flagged["rank"].unique().sort().to_list()),
         )
 
     def findings(self, cause: CauseKind, rows: pl.DataFrame) -> list[Finding]:

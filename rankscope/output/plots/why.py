@@ -194,7 +194,7 @@ def _device_explains(
     """Whether the device, and not the training thread, explains why a rank is slow."""
     if on_device.is_empty():
         return False
-    findings = comparison.verdict.findings if rank in comparison.verdict.ranks else ()
+    findings = [each for each in comparison.verdict.findings if rank in each.ranks]
     if findings:
         return findings[0].activity not in ("host", "range")
     phases = [*PARTS] if phase is None else [phase]
