@@ -111,7 +111,8 @@ def ingest_reports(
         vocabulary(options)  # raises for a wrong pattern before any report is read
         skip = on_error == "skip"
         command = ingest_command(paths, target, run)
-        job = IngestJob(target, options, skip, rebuild, ranks, command, stored)
+        beside = scheduler is None and ranks is None and not skip
+        job = IngestJob(target, options, skip, rebuild, ranks, command, stored, beside)
         for path, error in unread:
             job.leave_out(path, error)
         job.leave_out_copies(copies)
@@ -142,6 +143,7 @@ class IngestJob:
         ranks: Container[int] | None = None,
         command: str = "rankscope ingest",
         stored: StoredReports | None = None,
+        beside: bool = False,
     ) -> None:
         """Prepare an ingest.
 
@@ -153,8 +155,10 @@ class IngestJob:
             ranks: those to ingest; None: all.
             command: that of this ingest, for messages.
             stored: the reports that the database had before.
+            beside: workers read while reports are checked, which leave out none or fail.
         """
         self.target = target
+        self.beside = beside
         self.ranks = ranks
         self.ranks_again: frozenset[int] = frozenset()  # of the database, to be read again
         self.options = options
@@ -198,13 +202,18 @@ class IngestJob:
         changed = self._new_or_changed(files)
         others = [] if self.stored is None else self.stored.not_replaced(files)
         self.options = replace(self.options, alone=len(files) == 1 and not others)
-        to_read = self._checked(changed)
-        present = set() if self.stored is None else self.stored.conventions(to_read)
-        started(to_read)
         read = partial(map_over, extract if self.rebuild else extract_or_take)
+
+        def reading(files: list[ReportFile]) -> Results:
+            present = set() if self.stored is None else self.stored.conventions(files)
+            return read_alike(read, files, self.options, present)
+
+        begun = reading(changed) if self.beside else None  # nothing is stored before the checks
+        to_read = self._checked(changed)
+        started(to_read)
         try:
             try:
-                with closing(read_alike(read, to_read, self.options, present)) as results:
+                with closing(begun or reading(to_read)) as results:
                     self._read(path, results, progress)
             except Unpaired as error:
                 to_read = self._all_again(path, files, to_read, error)
@@ -270,9 +279,10 @@ class IngestJob:
         from rankscope.ingestion.preflight import capture_facts, of_one_run
         from rankscope.sources.identify import claims_for_report, pattern
 
+        all_facts = capture_facts(files, 1) if self.beside else capture_facts(files)
         rank_pattern = pattern(self.options.rank_pattern)
         described: list[tuple[ReportFile, CaptureFacts, Claim | None]] = []
-        for file, facts in zip(files, capture_facts(files), strict=True):
+        for file, facts in zip(files, all_facts, strict=True):
             try:
                 if isinstance(facts, RankscopeError):
                     raise facts

@@ -82,7 +82,7 @@ def discover(
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in by_path.items():
         forms.setdefault(_report_key(resolved, report), []).append(report)
-    return numbered(sorted(map(_best, forms.values()), key=lambda report: report.path))
+    return sorted(map(_best, forms.values()), key=lambda report: report.path)
 
 
 def united(

@@ -16,7 +16,7 @@ from rankscope.measure import report
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
-from rankscope.sources.discover import discover
+from rankscope.sources.discover import discover, united
 from rankscope.store import Database
 from tests.support import MakeForged, copied, mostly_nightly, mostly_slow
 
@@ -128,7 +128,7 @@ def test_files_take_little_room_and_are_not_kept_for_ever(folder: Path, cache: P
     assert len([*cache.iterdir()]) == 1
     shutil.rmtree(cache)
     keeping = kept_rows.keeping(2, most_bytes=2 * min(sizes) - 2)
-    for file in discover([folder]):
+    for file in united(discover([folder]))[0]:
         keeping(file, ShapingOptions())
     assert not [*cache.iterdir()]
 

@@ -1,15 +1,20 @@
 """A folder with several runs: they are told apart, listed, and read one by one."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rankscope
 from rankscope.errors import SeveralRuns, UsageError
+from rankscope.ingestion import job, preflight
 from rankscope.ingestion.preflight import found_runs, reports_to_read
 from rankscope.ingestion.runs import runs_of
+from rankscope.ingestion.workers import map_reports
 from rankscope.sources.discover import discover, united
 from rankscope.sources.same_job import Capture
 from tests.cases import PLAIN
@@ -171,3 +176,32 @@ def test_skip_leaves_out_what_is_no_rank_of_the_job(tmp_path: Path) -> None:
     (folder / "launcher_90.json").write_text(json.dumps({"traceEvents": events}))
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", on_error="skip")
     assert run.compare().facts.ranks == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["map_reports", "capture_facts"]),
+        ({"on_error": "skip"}, ["capture_facts", "map_reports"]),
+        ({"ranks": [0, 1]}, ["capture_facts", "map_reports"]),
+    ],
+)
+def test_workers_read_beside_checks_that_leave_nothing_out(
+    forged: MakeForged,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    expected: list[str],
+) -> None:
+    order: list[str] = []
+
+    def noted(function: Callable[..., object], *args: object, **named: object) -> object:
+        order.append(function.__name__)
+        assert (args[1:] == (1,)) is (function is capture_facts and expected[0] != "capture_facts")
+        return function(*args, **named)
+
+    capture_facts = preflight.capture_facts
+    monkeypatch.setattr(job, "map_reports", partial(noted, map_reports))
+    monkeypatch.setattr(preflight, "capture_facts", partial(noted, capture_facts))
+    job.ingest_reports(forged("plain", iterations=12).reports, tmp_path / "run.duckdb", **options)
+    assert order == expected

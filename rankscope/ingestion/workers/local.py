@@ -53,6 +53,10 @@ TIDIED_UP = "ignore:resource_tracker:UserWarning"
 AHEAD = 2
 """Reports in progress per worker: one being read, and one whose rows wait to be stored."""
 
+AHEAD_BYTES = 2**28
+"""More reports than that are in progress where they have no more bytes than this together: workers
+read on while this process checks reports, or imports what stores them."""
+
 TRIES_ALONE = 2
 """Times that a report is read alone before it is blamed for the end of its worker.
 
@@ -94,6 +98,7 @@ class WorkerPool:
         self._jobs = jobs
         self._cores = available_cores() if cores is None else cores
         self._workers = 0
+        self._most = 0  # reports in progress
         self._helps = False  # whether this process reads as well
         self._share = 0  # bytes that each of them will read
         self._executor: Any = None  # loky's
@@ -124,6 +129,8 @@ class WorkerPool:
         if self._executor is None:
             self.start(files)
         waiting = deque(sorted(files, key=lambda file: file.bytes, reverse=True))
+        ahead = 0 if self._helps else AHEAD_BYTES // max(waiting[0].bytes, 1)
+        self._most = max(AHEAD * self._workers, ahead)
         running: _Running[Got] = {}
         lost = self._submit_all(read, waiting, running)
         return self._results(read, waiting, running, lost)
@@ -188,7 +195,7 @@ class WorkerPool:
         self, read: _Read[Got], waiting: deque[ReportFile], running: _Running[Got]
     ) -> list[ReportFile]:
         """Start as many reports as there is room for; gives one that met killed workers, if any."""
-        while waiting and len(running) < AHEAD * self._workers:
+        while waiting and len(running) < self._most:
             file = waiting.popleft()
             try:
                 running[self._submit(read, file)] = file

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ReportBug, ReportError, UnreadableReport
-from rankscope.ingestion.workers import map_reports
+from rankscope.ingestion.workers import local, map_reports
 from rankscope.ingestion.workers.local import AHEAD, WorkerPool
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
@@ -158,7 +158,10 @@ def begun(file: ReportFile, options: ShapingOptions) -> int:
 
 
 @pytest.mark.slow
-def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> None:
+def test_largest_reports_first_and_no_more_than_are_taken_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "AHEAD_BYTES", 0)
     files = made(tmp_path, 20)
     (tmp_path / "begun").mkdir()
     with closing(WorkerPool(2)) as crew:
@@ -177,8 +180,8 @@ def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> 
 def test_workers_begin_before_a_result_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "begun").mkdir()
     with closing(WorkerPool(2)) as crew:
-        crew.map(begun, made(tmp_path, 4), ShapingOptions())
-        until(lambda: len([*(tmp_path / "begun").iterdir()]) == 4)
+        crew.map(begun, made(tmp_path, 20), ShapingOptions())
+        until(lambda: len([*(tmp_path / "begun").iterdir()]) == 20)
 
 
 def reader(file: ReportFile, options: ShapingOptions) -> int:
