@@ -17,8 +17,9 @@ class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
 
     `saved`: ns by instance. `slow`: group, operation, label, members (ranks), on_host (whether
-    hosts carry it out), excess_ns (sum over the iterations), transfer_ns and usual_ns (medians of
-    the slow instances), iterations; a row per communicator and operation, most excess first.
+    hosts carry it out), excess_ns (sum over the iterations), iterations, transfer_ns and usual_ns
+    (of a mean call, the medians of these iterations); a row per communicator and operation, most
+    excess first.
     """
 
     saved: Floats
@@ -26,17 +27,23 @@ class SlowTransfers(Struct, frozen=True, eq=False):
 
 
 def slow_transfers(
-    instances: pl.DataFrame, service: Floats, numbers: Sequence[int], groups: pl.DataFrame
+    instances: pl.DataFrame, service_ns: Floats, numbers: Sequence[int], groups: pl.DataFrame
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
+    Single calls vary: a time slice more or less makes one in five some times as long. So all calls
+    of a communicator and operation in an iteration are judged together.
+
     Args:
         instances: group, operation, iteration, ordinal, bytes (null where unknown).
-        service: what each took from the moment when all were ready, ns; NaN where unknown.
+        service_ns: what each took from the moment when all were ready; NaN where unknown.
         numbers: the selected iterations.
         groups: group, label, members (list of ranks), on_host.
     """
-    key = ["operation", "size_of_group", "calls", "size"]
+    kind = ["operation", "size_of_group", "calls"]
+    of_group, key = [*kind, "group"], [*kind, "size"]
+    each = [*of_group, "iteration"]
+    service = pl.col("service")
     groups = groups.cast({"group": pl.Int64}).with_columns(
         pl.col("label").fill_null(""), size_of_group=pl.col("members").list.len()
     )
@@ -45,11 +52,11 @@ def slow_transfers(
         .with_columns(
             pl.col("group").cast(pl.Int64),
             pl.col("operation").cast(pl.String),
-            service=pl.Series(service).fill_nan(None),
+            service=pl.Series(service_ns).fill_nan(None),
         )
         .filter(
             pl.col("iteration").is_in([*numbers])
-            & pl.col("service").is_not_null()
+            & service.is_not_null()
             & (pl.col("operation") != OPERATION)
         )
         .join(groups.select("group", "size_of_group"), on="group", maintain_order="left")
@@ -62,30 +69,52 @@ def slow_transfers(
             .then(pl.col("ordinal").max().over("group", "operation"))
             .otherwise(0),
         )
-        .with_columns(middle=pl.col("service").median().over(*key, "group"))
+        .with_columns(mean=service.mean().over(*key, "group", "iteration"))
+        .with_columns(middle=pl.col("mean").median().over(*key, "group"))
     )
     usual = (
         rows.unique([*key, "group"])
         .group_by(key)
         .agg(usual=pl.col("middle").quantile(0.5, "lower"))
     )
-    rows = rows.join(usual, on=key, maintain_order="left").with_columns(
-        excess=pl.col("service") - pl.col("usual"),
-        noise=ROBUST * (pl.col("service") - pl.col("middle")).abs().median().over(key),
+    rows = rows.join(usual, on=key, maintain_order="left")
+    of_usual = pl.col("usual").sum()
+    cells = (
+        rows.group_by(each)
+        .agg(
+            took=service.mean(),
+            usually=pl.col("usual").mean(),
+            ratio=service.sum() / of_usual,
+            error=((service - pl.col("mean")) ** 2).sum().sqrt() / of_usual,
+        )
+        .with_columns(level=pl.col("ratio").median().over(of_group))
+        .with_columns(
+            expected=pl.col("level").quantile(0.5, "lower").over(kind),
+            noise=pl.max_horizontal(
+                ROBUST * (pl.col("ratio") - pl.col("level")).abs().median().over(kind),
+                pl.col("error").median().over(kind),
+            ),
+        )
+        .filter(
+            pl.col("ratio") - pl.col("expected")
+            > pl.max_horizontal(HALF * pl.col("expected"), NOISE * pl.col("noise"))
+        )
+        .with_columns(pl.col("usually") * pl.col("expected"))
     )
-    slow = rows.filter(
-        pl.col("excess") > pl.max_horizontal(HALF * pl.col("usual"), NOISE * pl.col("noise"))
+    above = (service - pl.col("usual")).clip(0)
+    slow = rows.join(cells, on=each, maintain_order="left").with_columns(
+        excess=above / above.mean().over(each) * (pl.col("took") - pl.col("usually"))
     )
     if slow.is_empty():
         return None
-    saved = np.zeros(len(service))
+    saved = np.zeros(len(service_ns))
     saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
     summary = (
         slow.group_by("group", "operation")
         .agg(
             excess_ns=pl.col("excess").sum().round().cast(pl.Int64),
-            transfer_ns=pl.col("service").median().round().cast(pl.Int64),
-            usual_ns=pl.col("usual").median().round().cast(pl.Int64),
+            transfer_ns=pl.col("took").median().round().cast(pl.Int64),
+            usual_ns=pl.col("usually").median().round().cast(pl.Int64),
             iterations=pl.col("iteration").unique().sort(),
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])

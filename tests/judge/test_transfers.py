@@ -2,8 +2,10 @@
 
 import numpy as np
 import polars as pl
+import pytest
 
-from rankscope.judge.transfers import slow_transfers
+from rankscope.judge.transfers import SlowTransfers, slow_transfers
+from rankscope.util.robust import Floats
 from tests.support import MS
 
 GROUPS = {0: [0, 1], 1: [2, 3], 2: [0, 2], 3: [1, 3]}
@@ -12,16 +14,16 @@ FRAME = pl.DataFrame({"group": [*GROUPS], "members": [*GROUPS.values()]}).with_c
 )
 
 
-def instances(calls: dict[int, int]) -> pl.DataFrame:
-    """Ten iterations with so many all-reduces of unknown size of each communicator."""
+def instances(calls: dict[int, int], size: int | None = None, iterations: int = 10) -> pl.DataFrame:
+    """Iterations with so many all-reduces of each communicator."""
     return pl.DataFrame(
         [
             {"group": group, "operation": "all_reduce", "iteration": number, "ordinal": ordinal}
-            for number in range(10)
+            for number in range(iterations)
             for group, count in calls.items()
             for ordinal in range(count)
         ]
-    ).with_columns(bytes=pl.lit(None, pl.Int64))
+    ).with_columns(bytes=pl.lit(size, pl.Int64))
 
 
 def slow_groups(calls: dict[int, int], slow: set[int]) -> list[int]:
@@ -31,6 +33,16 @@ def slow_groups(calls: dict[int, int], slow: set[int]) -> list[int]:
     return [] if found is None else sorted(found.slow["group"])
 
 
+def jitter(rows: pl.DataFrame) -> Floats:
+    """One call in five takes ten times as long, as over sockets of a busy host."""
+    draws = np.random.default_rng(3).random(rows.height)
+    return np.where(draws < 0.2, 2.0, 0.2) * MS
+
+
+def found_in(rows: pl.DataFrame, service: Floats) -> SlowTransfers | None:
+    return slow_transfers(rows, service, range(10), FRAME)
+
+
 def test_one_of_several_communicators_that_do_the_same() -> None:
     assert slow_groups(dict.fromkeys(GROUPS, 4), {3}) == [3]
 
@@ -38,3 +50,43 @@ def test_one_of_several_communicators_that_do_the_same() -> None:
 def test_communicators_that_are_called_differently_often_do_different_things() -> None:
     """Two replicas of two ranks: gradients are more than what a layer exchanges."""
     assert slow_groups({0: 8, 1: 8, 2: 4, 3: 4}, {2, 3}) == []
+
+
+@pytest.mark.parametrize("size", [None, 1 << 20])
+def test_single_calls_vary_by_chance(size: int | None) -> None:
+    for calls in ({0: 12}, {0: 24, 1: 24, 2: 12, 3: 12}):
+        rows = instances(calls, size)
+        assert found_in(rows, jitter(rows)) is None
+
+
+def test_calls_of_one_iteration_vary_by_chance() -> None:
+    rows = instances(dict.fromkeys(GROUPS, 12), 1 << 20, iterations=1)
+    assert found_in(rows, jitter(rows)) is None
+
+
+@pytest.mark.parametrize("size", [None, 1 << 20])
+def test_a_link_that_is_slow_at_times_beside_calls_that_vary(size: int | None) -> None:
+    rows = instances({0: 12, 1: 12}, size)
+    slow = (rows["iteration"].is_in([2, 5, 6]) & (rows["group"] == 1)).to_numpy()
+    found = found_in(rows, jitter(rows) + 2.0 * MS * slow)
+    assert found is not None
+    assert found.slow.select("group", "iterations").rows() == [(1, [2, 5, 6])]
+    each = found.slow.row(0, named=True)
+    assert each["transfer_ns"] - each["usual_ns"] == pytest.approx(2.0 * MS, rel=0.2)
+    assert found.saved.sum() == pytest.approx(each["excess_ns"], abs=1)
+    assert not found.saved[~slow].any()
+    assert each["excess_ns"] == pytest.approx(36 * 2.0 * MS, rel=0.2)
+
+
+@pytest.mark.parametrize("size", [None, 1 << 20])
+def test_a_link_that_is_always_slow_beside_calls_that_vary(size: int | None) -> None:
+    """The faster one of two is usual."""
+    rows = instances({0: 12, 1: 12}, size)
+    found = found_in(rows, jitter(rows) * np.where(rows["group"] == 1, 4, 1))
+    assert found is not None
+    assert found.slow["group"].to_list() == [1]
+
+
+def test_a_link_that_is_a_little_slower_is_not_slow() -> None:
+    rows = instances(dict.fromkeys(GROUPS, 12))
+    assert found_in(rows, np.where(rows["group"] == 2, 0.29, 0.2) * MS) is None
