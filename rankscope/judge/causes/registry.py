@@ -147,7 +147,7 @@ def findings_sentence(reported: Iterable[Finding]) -> str:
 def _clause(finding: Finding) -> tuple[str, ...]:
     """The key that findings of one clause share."""
     work = ADDED_UP.get(finding.activity) or f"{finding.activity} {finding.name}"
-    return finding.kind, finding.detail, work
+    return finding.kind, finding.detail, work, str(finding.ranks)
 
 
 def _merged(findings: list[Finding]) -> Finding:

@@ -146,3 +146,8 @@ def test_findings_of_one_cause_in_work_that_adds_up_are_one_clause() -> None:
     assert registry.findings_sentence(copies) == "copies take 4.00 ms longer"
     parts = [Finding(CauseKind.RANGE, name, MS, 0.2, "range") for name in "ab"]
     assert "; " in registry.findings_sentence(parts), "a range may contain the other"
+
+
+def test_findings_of_different_ranks_are_clauses_of_their_own() -> None:
+    found = [Finding(CauseKind.STARVED, "", MS, 1.0, "idle", ranks=(rank,)) for rank in (4, 5)]
+    assert registry.findings_sentence(found).count("the device idles 1.00 ms longer") == 2
