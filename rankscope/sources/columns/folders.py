@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,36 @@ class ArrowColumns(FolderColumns):
 
         with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
             return _frame(stream.read_all().select(columns).slice(first, rows))
+
+
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+def tables_apart(streams: Path, folder: Path, wanted: Container[str]) -> None:
+    """Make an `arrowdir` of a file of `nsys export -t arrow`: the streams of all tables in a row.
+
+    Args:
+        streams: the file.
+        folder: the new folder.
+        wanted: the tables that are kept.
+
+    Raises:
+        ValueError, OSError: the file is truncated, or no such file.
+    """
+    import pyarrow as pa
+
+    folder.mkdir()
+    with pa.memory_map(str(streams)) as file:
+        while (begin := file.tell()) < file.size():
+            with pa.ipc.open_stream(file) as stream:
+                name = (stream.schema.metadata or {}).get(b"table_name", b"").decode()
+                deque(stream, maxlen=0)
+            size = file.tell() - begin
+            if file.read_at(len(END_OF_STREAM), begin + size - len(END_OF_STREAM)) != END_OF_STREAM:
+                raise ValueError(name)
+            if name in wanted:
+                file.seek(begin)
+                (folder / f"{name}{ArrowColumns.ending}").write_bytes(file.read_buffer(size))
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

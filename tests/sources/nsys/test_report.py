@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from sqlite3 import connect
 
+import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -20,6 +21,7 @@ from rankscope.sources.nsys import export, exports
 from rankscope.sources.nsys.export import TABLES
 from rankscope.sources.nsys.header import head_facts
 from rankscope.sources.nsys.report import read
+from tests.sources.exports import as_export
 from tests.support import SAMPLE, SHARED
 
 needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
@@ -248,6 +250,38 @@ def test_half_an_export_is_none(
     with pytest.raises(UnreadableReport, match=r"report_rank_0\.nsys-rep"):
         read(reports / "report_rank_0.nsys-rep")
     assert not [*export.cache_folder().rglob(content)], "and it is not kept"
+
+
+@pytest.mark.parametrize("cut", [None, -1, -8, -9, 300, 0])
+def test_an_export_to_arrow_becomes_a_file_per_table(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int | None
+) -> None:
+    """As of nsys before 2023.4: the streams of all tables in one file, which a full disk cuts."""
+    streams: dict[str, bytes] = {}
+    for path in sorted(as_export(SAMPLE / "report_rank_0.sqlite", "arrowdir", tmp_path).iterdir()):
+        table, sink = pa.ipc.open_stream(path.read_bytes()).read_all(), pa.BufferOutputStream()
+        table = table.replace_schema_metadata({"table_name": path.stem})
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        streams[path.stem] = sink.getvalue().to_pybytes()
+    (tmp_path / "streams").write_bytes(b"".join(streams.values())[:cut])
+    nsys = tmp_path / "nsys"
+    body = f"[ $# -gt 3 ] && cp {tmp_path}/streams $7 || echo sqlite, arrow, json"
+    nsys.write_text(f"#!/bin/sh\n{body}\n")
+    nsys.chmod(nsys.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    report = reports / "report_rank_0.nsys-rep"
+    if cut is None:
+        folder = export.exported(report)
+        made = {path.stem: path.read_bytes() for path in folder.iterdir()}
+        assert made == {name: streams[name] for name in streams.keys() & {*TABLES}}
+        assert folder == export.exported(report)
+        assert {*folder.parent.iterdir()} == {folder, folder.with_name(export.SOURCE)}
+        assert read(report).events == exports.read(SAMPLE / "report_rank_0.sqlite").events
+    else:
+        with pytest.raises(UnreadableReport, match=r"report_rank_0\.nsys-rep"):
+            read(report)
+        assert not [*export.cache_folder().iterdir()]
 
 
 def test_an_nsys_that_fails_is_named(
