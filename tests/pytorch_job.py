@@ -3,7 +3,7 @@
 A step of a rank: 2 ms of loading, then kernels of forward (5 ms), backward (10 ms, launched by
 autograd's thread) and optimizer (2 ms). After each of three parts of forward and backward all ranks
 meet in a collective of the tensor-parallel kind, and after backward in that of the gradients. The
-slow rank needs 4 ms more in backward.
+slow rank needs 4 ms more in backward, or pauses before the optimizer of every third step.
 """
 
 import json
@@ -30,7 +30,7 @@ class Job:
     ranks: int = 4
     steps: int = 12
     slow: int = 2
-    slow_in: str = "backward"  # or load, forward
+    slow_in: str = "backward"  # or load, forward, other
     between: str | None = GRADIENTS  # kernel of the collectives between layers; None: none
     operator: str | None = "nccl:all_reduce"  # around their launches; None: none
     stated: str | None = "allreduce"  # what the trace says that they are; None: nothing
@@ -149,6 +149,9 @@ def _events(job: Job) -> list[list[Event]]:
                     each.event("user_annotation", name, begin - 5, each.host - 3, 1)
         meet(job.gradients, "0", "nccl:all_reduce", job.operation, 400)
         for each, begin in zip(every, opened, strict=True):
+            if each.rank == job.slow and job.slow_in == "other" and step % 3 == 0:
+                each.host = each.device + EXTRA_US
+                each.device = each.host
             launched = each.host
             each.kernel("multi_tensor_apply_kernel", each.device + OPTIMIZER_US, 1, "aten::add_")
             each.event("user_annotation", "Optimizer.step#SGD.step", launched - 5, each.host, 1)

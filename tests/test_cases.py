@@ -182,6 +182,14 @@ def test_a_phase_that_nobody_names_is_priced_at_its_place(tmp_path: Path, gone: 
     assert run.compare().verdict.gain_is_bound == (gone != "backward"), "then its place is unknown"
 
 
+def test_a_pause_before_the_optimizer_is_priced_there(tmp_path: Path) -> None:
+    """Before forward, healing would only make the rank wait longer for the others."""
+    verdict = read(write(tmp_path / "job", Job(slow_in="other"))).compare().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("periodic", (2,), "other")
+    assert verdict.gain_ns is not None
+    assert verdict.gain_ns / 1e6 == pytest.approx(3 * EXTRA_MS, rel=0.06)
+
+
 def test_the_option_is_checked(tmp_path: Path, cli: Cli) -> None:
     folder = write(tmp_path / "job", replace(PLAIN, steps=3))
     cli("ingest", folder, "--collective", "exchange").refused(2, "NAME=REGEX")

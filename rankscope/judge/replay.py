@@ -14,6 +14,7 @@ import polars as pl
 
 from rankscope.judge.replay_inputs import (
     AFTER_END,
+    LATE,
     Numbers,
     RankChunk,
     ReplayInput,
@@ -93,7 +94,7 @@ class Replay:
         run = ReplayInput(*(np.concatenate(columns.pop(0)) for _ in ReplayInput._fields))
         windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, pl.concat(borders)], how="horizontal")
-        self.phases = [name for name in windows.columns if name in columns_of(PHASES)]
+        self.phases = [name for name in windows.columns if name in (*columns_of(PHASES), LATE)]
         self.size = len(run.instance)
         first = np.append(windows["rank"].search_sorted(self._ranks).to_numpy(), len(windows))
         self._rows = [slice(low, high) for low, high in pairwise(first.tolist())]
@@ -141,6 +142,10 @@ class Replay:
         for place, phase in enumerate(phases):
             target = self.phases.index(column_of(phase))
             work[known, target] = saved[row[known], column[known], place]
+        other, late = self.phases.index("other_ns"), self.phases.index(LATE)
+        parts = self._windows.select("other_ns", LATE).fill_null(0).to_numpy()
+        work[:, late] = work[:, other] * parts[:, 1] / np.maximum(parts.sum(axis=1), 1)
+        work[:, other] -= work[:, late]
         return np.nan_to_num(work)
 
     def _plan(self, run: ReplayInput) -> None:

@@ -17,7 +17,7 @@ from rankscope.match.rank_axis import RankAxis
 from rankscope.match.selection import Scope, Selection
 from rankscope.match.wait_sums import rank_chunks
 from rankscope.model.intervals import length_before
-from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES
+from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PHASES, Clock, Phase
 from rankscope.model.metrics import columns_of
 from rankscope.util.robust import Floats
 
@@ -29,6 +29,9 @@ UNMATCHED = 0.01
 
 AFTER_END = 20_000
 """Most ns between the end of a collective and the start of the work that waited for it."""
+
+LATE = "late_ns"
+"""Column of `windows`: the part of `other` that comes last."""
 
 BEFORE_END = 3_000
 """Most ns by which an interval that a collective ended may stop before the end measured for it."""
@@ -91,7 +94,8 @@ def replay_parts(
         table = table.filter(pl.col("iteration").is_in([*iterations]))
     if not all_tied(clocks, scope.tables) or rows.is_empty():
         return None
-    columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
+    known = columns_of(("iteration", "work", "time_to_all_reduce"))
+    columns = ("rank", "iteration", "window_start_ns", *known)
     measures = scope.tables.read("measures", columns, iterations=iterations, clock=scope.clock)
     chosen = scope.choice.numbers if isinstance(scope.choice, Selection) else ()
     unknown = measures.filter(pl.col("iteration_ns").is_null())["iteration"]
@@ -137,25 +141,34 @@ def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
 def _windows(
     measures: pl.DataFrame, phase_times: pl.DataFrame, aligned: Callable[[str], pl.Expr], clock: str
 ) -> pl.DataFrame:
-    """`windows` of a replay.
+    """`windows` of a replay, with the part of `other` that comes last in `LATE`.
 
-    The time of a phase that no rank names is in `other`, which then takes the place of that phase.
-    Otherwise `other` is what follows the optimizer, such as a checkpoint or a log. On the device it
-    belongs to the next window, which begins when the optimizer ends.
+    It is what the work after the last gradient reduction has beside the optimizer. Where that is
+    unknown, `other` takes the place of a phase that no rank names, or else follows the optimizer,
+    such as a checkpoint or a log; on the device it then belongs to the next window, which begins
+    when the optimizer ends.
     """
-    order: list[str] = [*NAMED_PHASES]
     unnamed = [
         each
         for each in COMPUTING_PHASES
         if phase_times[f"{each}_ns"].null_count() == phase_times.height
     ]
-    usual = 0 if clock == "gpu" else len(order)
-    order.insert(order.index(unnamed[0]) if unnamed else usual, "other")
+    place = unnamed[0] if unnamed else Phase.LOAD if clock == Clock.GPU else Phase.OPTIMIZER
+    is_late = place == Phase.OPTIMIZER
+    order = columns_of(NAMED_PHASES)
+    order.insert(0 if is_late else NAMED_PHASES.index(place), "other_ns")
+    other, optimizer = (pl.col(name).fill_null(0) for name in ("other_ns", "optimizer_ns"))
+    after = pl.col("work_ns") - pl.col("time_to_all_reduce_ns") - optimizer
+    late = pl.min_horizontal(after.clip(0).fill_null(other if is_late else 0), other)
     return (
         measures.filter(pl.col("window_start_ns").is_not_null())
         .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
-        .select("rank", "iteration", begin=aligned("window_start_ns"), end=aligned("end_ns"))
-        .join(phase_times.select("rank", "iteration", *columns_of(order)), on=["rank", "iteration"])
+        .with_columns(begin=aligned("window_start_ns"), end=aligned("end_ns"))
+        .join(
+            phase_times.select("rank", "iteration", *columns_of(PHASES)), on=["rank", "iteration"]
+        )
+        .with_columns(late.alias(LATE), other - late)
+        .select("rank", "iteration", "begin", "end", *order, LATE)
     )
 
 

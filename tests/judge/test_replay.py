@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from rankscope.judge.replay import Healing, Replay
-from rankscope.judge.replay_inputs import RankChunk
+from rankscope.judge.replay_inputs import LATE, RankChunk
 from rankscope.match.clocks import Aligner, ClockFit, Clocks
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import columns_of
@@ -36,7 +36,7 @@ def replay(
         {"rank": [*ends], "iteration": 0, "begin": 0, "end": [US * end for end in ends.values()]}
     ).with_columns(
         pl.when(name == "forward_ns").then("end").otherwise(0).alias(name)
-        for name in columns_of(PHASES)
+        for name in (*columns_of(PHASES), LATE)
     )
     clocks = Clocks({rank: ClockFit(0, 0.0, 0) for rank in ends}, 0, "collectives")
     return Replay([RankChunk([*ends], frame, exposed)], windows, Aligner(clocks, {}))
