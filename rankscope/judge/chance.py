@@ -11,6 +11,7 @@ import numpy as np
 
 from rankscope.judge.excess import Index
 from rankscope.judge.levels import FEW, NOISE, RARE, SHUFFLES
+from rankscope.model.intervals import Flags
 from rankscope.util.robust import Floats
 
 MOST_SHUFFLED = 20_000_000
@@ -68,7 +69,9 @@ def chance_of_sets(
     return np.asarray((1 + reached) / (1 + SHUFFLES))
 
 
-def chance_of_levels(cells: Floats, roles: Index, rows: Index, suspects: Index) -> float:
+def chance_of_levels(
+    cells: Floats, roles: Index, rows: Index, suspects: Index, then: Flags | None = None
+) -> float:
     """How likely noise that lasts lifts some ranks as far above the others as these are.
 
     Where a rank that is slow in one iteration is slow in the next one, too, these are no
@@ -78,32 +81,45 @@ def chance_of_levels(cells: Floats, roles: Index, rows: Index, suspects: Index) 
     Args:
         cells: rank by iteration.
         roles: the role of each rank; ranks are compared within it.
-        rows: the ranks. The chance is least where they have no two other ranks of a role.
-        suspects: the ranks and others that may be slow, which tell nothing of noise.
+        rows: the ranks. The chance is 0 where they have no two other ranks of a role.
+        suspects: the ranks and others that may be slow. Their levels tell nothing of noise.
+        then: the iterations in which the ranks are slow; None: all.
     """
-    others, least = np.isin(roles, roles[rows]), 1 / (1 + SHUFFLES)
+    others = np.isin(roles, roles[rows])
     ranks = int(others.sum())
     others[suspects] = False
     count = int(others.sum())
     free = count - len(np.unique(roles[others]))
     if free < 1:
-        return least
+        return 0.0
     cells = cells.copy()
     for role in np.unique(roles[others]):
         cells[roles == role] -= cells[(roles == role) & others].mean(axis=0)
-    noise, level = cells[others], float(cells[rows].mean())
-    # one in (1 + r) / (1 - r) iterations of a first-order autoregressive process is independent
-    length, spread = noise.shape[1], float((noise * noise).mean())
-    r = float((noise[:, :-1] * noise[:, 1:]).mean()) / spread if spread > 0 and length > 1 else 0.0
-    blocks = max(1, round(length * (1 - r) / (1 + r))) if r > 0 else length
-    error = spread * count / free / blocks
-    draw = np.random.default_rng(1)
-    levels = np.sort(draw.standard_normal((SHUFFLES, ranks)), axis=1)
-    within = 2 * draw.standard_gamma(free * (blocks - 1) / 2, SHUFFLES)  # chi-square, perhaps 0
-    squares = levels[:, :count].var(axis=1) * count / (count - 1) * free + within
-    above = levels[:, -len(rows) :].mean(axis=1) - levels[:, :count].mean(axis=1)
-    drawn = above / np.sqrt(squares / (free * blocks))
-    return float(least * (1 + (drawn * sqrt(error) >= level).sum()))
+    level = float(cells[rows].mean())
+    calm, beside = cells[others], cells[suspects]
+    beside = beside - beside.mean(axis=1, keepdims=True)
+    if then is not None and not then.all():
+        for some in (then, ~then):
+            part = cells[np.ix_(rows, some)]
+            beside[np.ix_(np.isin(suspects, rows), some)] = part - part.mean(axis=1, keepdims=True)
+    reached = 0
+    # what the suspects do beside their levels may be noise that lasts longer
+    for noise in (calm, np.vstack([calm, beside])):
+        # one in (1 + r) / (1 - r) iterations of a first-order autoregressive process is independent
+        length, square = noise.shape[1], float((noise * noise).sum())
+        product = float((noise[:, :-1] * noise[:, 1:]).sum()) * length / max(length - 1, 1)
+        r = max(product / square, 0.0) if square > 0 else 0.0
+        blocks = max(1, round(length * (1 - r) / (1 + r)))
+        degrees = (free + len(noise) - count) * (blocks - 1)  # of freedom, within the ranks
+        error = square / length / (free + degrees)
+        draw = np.random.default_rng(1)
+        levels = np.sort(draw.standard_normal((SHUFFLES, ranks)), axis=1)
+        within = 2 * draw.standard_gamma(degrees / 2, SHUFFLES)  # chi-square, perhaps 0
+        squares = levels[:, :count].var(axis=1) * count / (count - 1) * free + within
+        above = levels[:, -len(rows) :].mean(axis=1) - levels[:, :count].mean(axis=1)
+        drawn = above / np.sqrt(squares / (free + degrees))
+        reached = max(reached, int((drawn * sqrt(error) >= level).sum()))
+    return reached / SHUFFLES
 
 
 def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:

@@ -234,7 +234,8 @@ def _costliest_set(
             share = excess.within(phase).share
             limit = max(NOISE * noises[phase], BY_NATURE, np.median(share[np.ix_(rows, then)]))
             cells = np.clip(share, -limit, limit)
-            chance = max(chance, chance_of_levels(cells, excess.roles, rows, apart))
+            levels = chance_of_levels(cells, excess.roles, rows, apart, then)
+            chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
             worth = gain * (1 - chance)
@@ -280,35 +281,39 @@ def _alike(
 def _facts(excess: Excess, noise: float) -> list[Slow]:
     """The few ranks or sets of ranks whose events lie apart from all that others do."""
     share, numbers = excess.share, excess.numbers
+    sought = share.copy()
     facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
     significant = single = 0
-    for count in range(1, FEW + 1):
-        members, amount = _costliest(share, event_of(noise), excess)
+    for _ in range(FEW):
+        members, amount = _costliest(sought, event_of(noise), excess)
         if not amount.any():
             break
         pattern = pattern_of(amount, 0.0, numbers)
         if not pattern.has_one_reason:
             pattern = replace(pattern, iterations=tuple(numbers[amount > 0].tolist()))
-        facts.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
+        fact = Slow(tuple(excess.ranks[members].tolist()), pattern, None)
+        sought[fact.cells(excess)] = 0.0
+        if pattern.since is not None or pattern.spells:  # others may have such spells as well
+            then = excess.share[:, np.isin(numbers, pattern.iterations)]
+            suspects = np.union1d(np.flatnonzero(named), members)
+            if chance_of_levels(then, excess.roles, members, suspects) > ALPHA:
+                continue
+        facts.append(fact)
         events = amount[np.isin(numbers, pattern.iterations) & (amount > 0)]
         if pattern.has_one_reason:  # it has one size
             events = np.full(len(events), np.median(events))
         else:
             single += len(events)
         amounts = np.append(amounts, events)
-        share[facts[-1].cells(excess)] = 0.0
+        share[fact.cells(excess)] = 0.0
         named[members] = True
-        rare = count == 1 or single <= max(RARE * len(numbers), 1)
+        rare = len(facts) == 1 or single <= max(RARE * len(numbers), 1)
         background = share if 2 * named.sum() > len(share) else share[~named]
         if background.shape[1] >= FEW:  # a level is no event
             background = background - np.median(background, axis=1, keepdims=True)
-        if pattern.since is not None or pattern.spells:  # others may have such spells as well
-            then = excess.share[:, np.isin(numbers, pattern.iterations)]
-            if chance_of_levels(then, excess.roles, members, np.flatnonzero(named)) > ALPHA:
-                break
         if rare and chance_of_largest(amounts, np.abs(background), NOISE * noise) <= ALPHA:
-            significant = count
+            significant = len(facts)
     return facts[:significant]
 
 

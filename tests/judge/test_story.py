@@ -138,6 +138,33 @@ def test_a_slow_rank_beyond_noise_that_lasts(seed: int) -> None:
     assert ranks_of(story(late)) == [(3,)]
 
 
+@pytest.mark.parametrize("seed", [1, 4, 5, 9, 13])
+def test_ranks_that_are_all_slow_for_some_iterations(seed: int) -> None:
+    """Each by as much; which of them are so for longest is chance, however they are grouped."""
+    draw = np.random.default_rng(seed)
+    late = noise(12, 12, 0.5, seed)
+    for rank in range(12):
+        slow = draw.random() < 0.25
+        for i in range(12):
+            late[rank, i] += 9.0 * slow
+            slow = draw.random() < (0.8 if slow else 0.08)
+    assert ranks_of(story(late)) == []
+
+
+def test_a_change_that_stays_is_no_noise_that_lasts() -> None:
+    """One by less than an event."""
+    late = noise(8, 11)
+    late[3, 5:] += 4.0
+    (found,) = story(late).slow
+    assert (found.ranks, found.pattern.since) == ((3,), 6)
+
+
+def test_noise_that_lasts_hides_no_pause() -> None:
+    late = lasting(4, 0.95)
+    late[5, 17] += 60.0
+    assert ranks_of(story(late)) == [(5,)], "another rank's spell costs more, and is noise"
+
+
 def test_ranks_differ_by_nature() -> None:
     """By 1 % of the time in every iteration, far beyond their noise."""
     late = noise(8, 40, 0.1)
@@ -266,7 +293,7 @@ def test_ranks_that_are_slow_together_are_one_though_small_differences_hide_one(
 def test_no_iteration_of_a_rank_is_claimed_twice() -> None:
     """Each third time it loads for long, and it is always a little slower."""
     late = noise(4, 12)
-    late[0] += 9.0
+    late[0] += 6.0
     late[0, 1::3] += 60.0
     loads, *others = story(late).slow
     assert (loads.ranks, loads.pattern.period) == ((0,), 3)
