@@ -68,7 +68,9 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
     if period is not None:
         # less is enough where it is expected
         fitting = (numbers % period == _remainder(hits, period)) & (amount > min(noise, usual / 2))
-        return Pattern(VerdictKind.PERIODIC, tuple(numbers[fitting].tolist()), period)
+        held, rest = amount[fitting].sum(), float(np.median(amount[~fitting]))
+        if rest <= noise or held >= MOST * (held + rest * (~fitting).sum()):
+            return Pattern(VerdictKind.PERIODIC, tuple(numbers[fitting].tolist()), period)
     spells = _spells(np.clip(amount, 0.0, usual) - usual / 2)
     in_spell = np.zeros(len(amount), dtype=np.bool_)
     for first, after in spells:

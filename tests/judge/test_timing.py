@@ -63,6 +63,15 @@ def test_less_is_enough_where_it_is_expected() -> None:
     assert (found.period, found.iterations) == (5, (3, 8, 13, 18, 23))
 
 
+def test_a_period_holds_most_of_the_amount() -> None:
+    """A host that runs ahead pays where it synchronises, but is late in the others as well."""
+    amount = np.tile([17.0, 8.0, 4.0, 4.0], 5)
+    found = amount_pattern(amount, 1.5, np.arange(1, 21))
+    assert (found.period, len(found.iterations)) == (None, 5)
+    amount = np.tile([27.0, 2.0, 1.0, 1.0], 5)
+    assert amount_pattern(amount, 1.5, np.arange(1, 21)).period == 4
+
+
 def test_always_in_every_tenth_step() -> None:
     tenth = [10 * i for i in NUMBERS]
     found = pattern_of({i: 20 for i in tenth}, tenth)
