@@ -141,12 +141,11 @@ def exported(report: Path, most_bytes: int = MOST_BYTES) -> Path:
     nsys = find_nsys()
     check_age(report, nsys)
     kind = next((each for each in TYPES if _knows(nsys, each)), "sqlite")
-    name = TYPES[kind]
     try:
         closed_folder(entry.parent, cache_home())
         with scratch_beside(entry) as making:
             making.mkdir()
-            _export(nsys, report, kind, making / name, most_bytes)
+            name = _export(nsys, report, kind, making, most_bytes)
             if name == PARQUET and python_samples.are_in(making / name):
                 _add_python_samples(nsys, report, making, most_bytes)
             (making / SOURCE).write_text(json.dumps(_source(report)), "utf-8")
@@ -154,7 +153,7 @@ def exported(report: Path, most_bytes: int = MOST_BYTES) -> Path:
                 making.rename(entry)
     except OSError as error:
         raise _no_room(entry.parent, error.strerror or str(error)) from error
-    return entry / (ARROW if name == STREAMS else name)
+    return entry / name
 
 
 def find_nsys() -> str:
@@ -239,7 +238,9 @@ def _knows(nsys: str, word: str) -> bool:
     return word in _run([nsys, "export", "--help"], HELP_S).said
 
 
-def _export(nsys: str, report: Path, kind: str, target: Path, most_bytes: int) -> None:
+def _export(nsys: str, report: Path, kind: str, making: Path, most_bytes: int) -> str:
+    """Export a report into a folder; the name of the export there."""
+    target = making / TYPES[kind]
     options = ["-t", kind, "-q", "true", "-o", str(target)]
     if _knows(nsys, BLOBS):
         options.append(f"{BLOBS}=true")
@@ -248,8 +249,13 @@ def _export(nsys: str, report: Path, kind: str, target: Path, most_bytes: int) -
     watch = _Watch(report, target, most_bytes)
     command = [nsys, "export", *options, str(report.resolve())]
     done = _run(command, time_limit(report), watch.problem, report)
-    if done.code == 0 and _made_readable(target):
-        return
+    if done.code == 0:
+        if _made_readable(target):
+            return ARROW if kind == "arrow" else target.name
+        if kind == "arrow":  # versions that nobody has tried may write it otherwise
+            shutil.rmtree(making / ARROW, ignore_errors=True)
+            target.unlink(missing_ok=True)
+            return _export(nsys, report, "sqlite", making, most_bytes)
     output = " ".join(done.said.split())
     if shutil.disk_usage(target.parent).free < LEAST_FREE:
         raise _no_room(target.parent.parent, "no space left")

@@ -284,6 +284,23 @@ def test_an_export_to_arrow_becomes_a_file_per_table(
         assert not [*export.cache_folder().iterdir()]
 
 
+def test_arrow_that_is_not_understood_is_exported_to_sqlite(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite, nsys = SAMPLE / "report_rank_0.sqlite", tmp_path / "nsys"
+    body = f"[ $# -gt 3 ] || echo sqlite, arrow; [ $3 = arrow ] && echo > $7 || cp {sqlite} $7"
+    nsys.write_text(f"#!/bin/sh\n{body}\n")
+    nsys.chmod(nsys.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    report = reports / "report_rank_0.nsys-rep"
+    assert read(report).events == exports.read(sqlite).events
+    assert export.exported(report).name == export.SQLITE
+    assert {each.name for each in export.exported(report).parent.iterdir()} == {
+        export.SQLITE,
+        export.SOURCE,
+    }
+
+
 def test_an_nsys_that_fails_is_named(
     reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
