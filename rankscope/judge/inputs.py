@@ -136,18 +136,20 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     def by_phase(self, claim: Slow) -> list[Slow]:
         """The ranks of a claim by the phase that they are slow in: first its main phase.
 
-        Where most of a rank's excess is in no single phase, that is the main phase of all.
+        Where most of a rank's excess is in no single phase, that is the main phase of all. Of
+        several phases, ranks that are not slow in the selected iterations are in none.
         """
         _, main, _ = self.extent(claim)
         if main is None:
             return [claim]
-        cells, by_phase, totals = self._amounts(claim)
+        _, by_phase, totals = self._amounts(claim)
         first = self.excess.phases.index(main)
         own = np.where(by_phase.max(axis=1) >= MOST * totals, by_phase.argmax(axis=1), first)
-        own = np.where(cells.any(axis=1), own, -1)
+        own[totals <= 0] = -1
         phases = [first, *sorted({*own.tolist()} - {first, -1})]
-        parts = (self.excess.ranks[own == phase] for phase in phases)
-        return [replace(claim, ranks=tuple(part.tolist())) for part in parts if len(part)]
+        parts = (self.excess.ranks[own == phase].tolist() for phase in phases)
+        several = [replace(claim, ranks=tuple(part)) for part in parts if part]
+        return several if len(several) > 1 else [claim]
 
     def _amounts(self, claim: Slow) -> tuple[Flags, Floats, Floats]:
         """Cells of a claim, and what each rank exceeds the median by in them: by phase, in all.

@@ -78,7 +78,7 @@ def slow_transfers(
         .agg(usual=pl.col("middle").quantile(0.5, "lower"))
     )
     rows = rows.join(usual, on=key, maintain_order="left")
-    of_usual = pl.col("usual").sum()
+    of_usual = pl.col("usual").sum().clip(1)
     cells = (
         rows.group_by(each)
         .agg(
@@ -89,7 +89,7 @@ def slow_transfers(
         )
         .with_columns(level=pl.col("ratio").median().over(of_group))
         .with_columns(
-            expected=pl.col("level").quantile(0.5, "lower").over(kind),
+            expected=pl.col("level").quantile(0.5, "lower").over(kind).clip(1),
             noise=pl.max_horizontal(
                 ROBUST * (pl.col("ratio") - pl.col("level")).abs().median().over(kind),
                 pl.col("error").median().over(kind),

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.rules import judge
-from rankscope.judge.story import Story
+from rankscope.judge.story import Slow, Story
+from rankscope.judge.timing import Pattern
+from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, wide_of
 from tests.support import MS, inputs_of
@@ -50,6 +52,14 @@ def late_for_two_reasons() -> VerdictInputs:
     wide = wide.with_columns(load_ns=pl.when(slow).then(30 * MS).otherwise(0))
     wide = wide.with_columns(work_ns=pl.col("load_ns") + pl.col("backward_ns"))
     return inputs_of(wide, run=SUMMARY)
+
+
+def test_a_rank_that_is_not_slow_in_the_range_is_in_no_phase() -> None:
+    """Rank 2, too, is slow in the run."""
+    inputs = late_for_two_reasons()
+    pattern = Pattern(VerdictKind.PERSISTENT, (*range(COUNT),), always=True)
+    parts = inputs.by_phase(Slow((1, 2, 6), pattern, 0.001))
+    assert [each.ranks for each in parts] == [(1,), (6,)]
 
 
 def spiked() -> VerdictInputs:

@@ -90,3 +90,17 @@ def test_a_link_that_is_always_slow_beside_calls_that_vary(size: int | None) -> 
 def test_a_link_that_is_a_little_slower_is_not_slow() -> None:
     rows = instances(dict.fromkeys(GROUPS, 12))
     assert found_in(rows, np.where(rows["group"] == 2, 0.29, 0.2) * MS) is None
+
+
+def test_a_link_that_is_slow_where_others_take_no_time() -> None:
+    rows = instances({0: 4, 1: 4})
+    found = found_in(rows, np.where(rows["group"] == 1, MS, 0.0))
+    assert found is not None
+    assert found.slow.select("group", "transfer_ns", "usual_ns").rows() == [(1, MS, 0)]
+
+
+def test_calls_that_are_never_quick_at_once_are_not_slow_when_none_is() -> None:
+    """Of two calls, one or the other is usually quick; sometimes neither is."""
+    rows = instances({0: 2}, iterations=20).with_columns(bytes=2 ** (10 * pl.col("ordinal")))
+    service = np.array([[9, 1]] * 9 + [[1, 9]] * 9 + [[9, 9]] * 2) * 1.0 * MS
+    assert slow_transfers(rows, service.ravel(), range(20), FRAME) is None
