@@ -153,7 +153,9 @@ class WorkerPool:
                 results, killed = _finished(running, all_of_them=bool(lost), patient=not reads)
                 yield from results
                 if lost := lost + killed:
-                    yield from self._each_alone(read, lost)
+                    begun = AHEAD * self._workers  # at most: workers take what was submitted first
+                    waiting.extendleft(reversed(lost[begun:]))
+                    yield from self._each_alone(read, lost[:begun])
                     if waiting:
                         self._start(self._workers)
                     lost = []
@@ -244,14 +246,14 @@ def _size(files: list[ReportFile]) -> int:
 def _finished(
     running: _Running[Got], all_of_them: bool, patient: bool
 ) -> tuple[list[tuple[ReportFile, Got | RankscopeError]], list[ReportFile]]:
-    """Take out of `running` what has a result, and what was lost with a killed worker."""
+    """Take out of `running` what has a result, and what was lost with a killed worker, in order."""
     until = ALL_COMPLETED if all_of_them else FIRST_COMPLETED
     done = wait(running, None if patient or all_of_them else 0, until).done
     if any(isinstance(future.exception(), BrokenExecutor) for future in done):
         done = wait(running).done  # a killed worker takes all that is in progress along
     results: list[tuple[ReportFile, Got | RankscopeError]] = []
     lost: list[ReportFile] = []
-    for future in done:
+    for future in [each for each in running if each in done]:
         file = running.pop(future)
         if isinstance(future.exception(), BrokenExecutor):
             lost.append(file)

@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,32 @@ def test_a_report_that_kills_its_reader_twice_is_the_error(tmp_path: Path) -> No
     assert "memory" in error.message
     assert "--jobs 1" in error.hint
     assert all(result == file.path.name for file, result in results.items())
+
+
+def deadly_at_first(file: ReportFile, options: ShapingOptions) -> str:
+    if file.path.name == "rank_19":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return file.path.name
+
+
+@pytest.mark.slow
+def test_few_reports_are_read_alone_for_one_that_kills_its_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are in progress."""
+    alone: list[list[ReportFile]] = []
+    each_alone = WorkerPool._each_alone
+
+    def noted(pool: WorkerPool, read: Any, files: list[ReportFile]) -> Any:
+        alone.append(files)
+        return each_alone(pool, read, files)
+
+    monkeypatch.setattr(WorkerPool, "_each_alone", noted)
+    files = made(tmp_path, 20)
+    results = dict(map_reports(deadly_at_first, files, ShapingOptions(), 2))
+    assert isinstance(results.pop(files[19]), ReportError)
+    assert {*results.values()} == {each.path.name for each in files[:19]}
+    assert [len(each) for each in alone] == [AHEAD * 2]
 
 
 def taken_along(file: ReportFile, options: ShapingOptions) -> str:
