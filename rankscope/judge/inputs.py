@@ -154,7 +154,8 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     def _amounts(self, claim: Slow) -> tuple[Flags, Floats, Floats]:
         """Cells of a claim, and what each rank exceeds the median by in them: by phase, in all.
 
-        What a rank needs more in one phase, and less in another, is none of its excess.
+        What a rank needs more in one phase, and less in another, is none of its excess. What it
+        needs less is none of another rank's.
         """
         excess = self.excess
         cells = claim.cells(excess) & ~np.isnan(excess.total)
@@ -165,7 +166,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
         by_phase, totals = np.zeros((len(cells), len(excess.phases))), np.zeros(len(cells))
         totals[rows] = np.where(cells[rows], excess.total[rows], 0.0).sum(axis=1)
         own = np.where(cells[rows][:, :, None], excess.by_phase[rows], 0.0)
-        by_phase[rows] = np.minimum(np.nansum(own, axis=1), totals[rows, None])
+        by_phase[rows] = np.clip(np.nansum(own, axis=1), 0.0, np.maximum(totals, 0.0)[rows, None])
         return cells, by_phase, totals
 
     def context(self, claim: Slow) -> CauseContext:

@@ -45,21 +45,29 @@ def of_two() -> VerdictInputs:
     return inputs_of(wide, run=replace(SUMMARY, ranks=2))
 
 
-def late_for_two_reasons() -> VerdictInputs:
+def late_for_two_reasons(less_ms: int = 10) -> VerdictInputs:
     """Rank 1 is always slow in load, and has less to do in backward; rank 6 is slow in backward."""
-    slow, part = pl.col("rank") == 1, pl.col("rank").replace_strict({1: -10, 6: 20}, default=0) * MS
+    more = pl.col("rank").replace_strict({1: -less_ms, 6: 20}, default=0)
+    slow, part = pl.col("rank") == 1, more * MS
     wide = late_rows((), always).with_columns(pl.col("backward_ns") + part)
     wide = wide.with_columns(load_ns=pl.when(slow).then(30 * MS).otherwise(0))
     wide = wide.with_columns(work_ns=pl.col("load_ns") + pl.col("backward_ns"))
     return inputs_of(wide, run=SUMMARY)
 
 
+ALL = Pattern(VerdictKind.PERSISTENT, (*range(COUNT),), always=True)
+
+
 def test_a_rank_that_is_not_slow_in_the_range_is_in_no_phase() -> None:
     """Rank 2, too, is slow in the run."""
-    inputs = late_for_two_reasons()
-    pattern = Pattern(VerdictKind.PERSISTENT, (*range(COUNT),), always=True)
-    parts = inputs.by_phase(Slow((1, 2, 6), pattern, 0.001))
+    parts = late_for_two_reasons().by_phase(Slow((1, 2, 6), ALL, 0.001))
     assert [each.ranks for each in parts] == [(1,), (6,)]
+
+
+def test_less_work_of_one_rank_hides_no_phase_of_another() -> None:
+    """Rank 1 needs 30 ms more in load, of which it saves 20 in backward; rank 6 needs 20 there."""
+    claim = Slow((1, 6), ALL, 0.001)
+    assert late_for_two_reasons(less_ms=20).extent(claim)[1:] == ("backward", pytest.approx(2 / 3))
 
 
 def spiked() -> VerdictInputs:
