@@ -147,8 +147,8 @@ def _with_more_work(verdict: Verdict, judged: Judgement, compared: str, settle: 
         next=settle,
         sentence=f"{ranks_text(ranks, MOST_LISTED).capitalize()}{role} "
         f"{agreeing(len(ranks), 'is', 'are')} given more work than {compared} {then}: it takes "
-        f"{ms(verdict.excess_ns or 0)}{_mostly(verdict, inputs.excess.metric)}; no rank is to "
-        "blame. Giving all ranks the same would save",
+        f"{ms(verdict.excess_ns or 0)} longer{_mostly(verdict, inputs.excess.metric)}; no rank is "
+        "to blame. Giving all ranks the same would save",
     )
 
 

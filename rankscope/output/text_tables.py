@@ -219,6 +219,13 @@ def worthwhile(result: Imbalance) -> pl.DataFrame | None:
     return None if rows is None or rows.is_empty() else rows
 
 
+def no_gains(result: Imbalance) -> str:
+    """Why there is no table of gains."""
+    if result.what_if is None:
+        return "No table of gains: the run cannot be replayed."
+    return f"No table of gains: no repair would save {percent(LEAST_SAVED)} of the time."
+
+
 def what_if_table(result: Imbalance) -> Table | None:
     """The time saved if one thing took as long as its role's median; None if nothing saves time."""
     rows = worthwhile(result)

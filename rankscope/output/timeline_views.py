@@ -10,6 +10,7 @@ import polars as pl
 from msgspec import Struct
 
 from rankscope.compare.timeline import LEAST_WAIT_NS, longest_waits
+from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
 from rankscope.output.palette import BACKGROUND
@@ -88,10 +89,11 @@ def last_arrival(timeline: Timeline) -> LastArrival | None:
     """The late arrival that cost the shown ranks most, or None if no rank clearly came last.
 
     The cost of an arrival is the sum of the waits of the shown ranks at that collective. Only ranks
-    on the common clock count: the arrivals of the others cannot be compared.
+    on the common clock count: the arrivals of the others cannot be compared. Waits that are a small
+    part of the iteration accuse nobody.
     """
     worst = longest_waits(_calls_on_one_clock(timeline))
-    if worst.is_empty():
+    if worst.is_empty() or int(worst["wait_ns"].to_numpy().max()) < _noteworthy_ns(timeline):
         return None
     rank = int(worst["last_rank"][0])
     arrivals = worst.filter(rank=rank)["arrival_ns"]
@@ -129,7 +131,7 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
         return "it is unknown who waits for whom, because the clocks are not aligned"
     unknown = calls["wait_ns"].null_count()
     longest = calls["wait_ns"].max()
-    if isinstance(longest, int) and longest >= LEAST_WAIT_NS:
+    if isinstance(longest, int) and longest >= _noteworthy_ns(timeline):
         return (
             f"ranks wait up to {milliseconds(longest)} ms; for which rank is unknown, because the "
             "last ones arrive too close together"
@@ -139,11 +141,31 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
         return (
             f"it is unknown who waits for whom in {unmatched}, which are not matched across ranks"
         )
+    most = ""
+    if isinstance(longest, int) and longest >= LEAST_WAIT_NS:
+        most = f" longer than {milliseconds(longest)} ms"
     return (
         "it is unknown who waits for whom, because ranks of the job have no report"
         if incomplete
-        else "no rank keeps the others waiting"
+        else f"no rank keeps the others waiting{most}{_late_end(timeline)}"
     )
+
+
+def _noteworthy_ns(timeline: Timeline) -> float:
+    """The shortest time that matters in the shown iterations."""
+    lengths = timeline.windows["end_ns"] - timeline.windows["start_ns"]
+    return max(LEAST_WAIT_NS, LEAST_GAIN * int(lengths.to_numpy().max()))
+
+
+def _late_end(timeline: Timeline) -> str:
+    """Who ends the iteration late; the others wait for it in the next one."""
+    aligned = timeline.ranks.filter(axis="aligned")["rank"].to_list()
+    ends = timeline.windows.filter(pl.col("rank").is_in(aligned))
+    ends = ends.group_by("rank").agg(pl.col("end_ns").max()).sort("end_ns", "rank")
+    late = ends["end_ns"][-1] - ends["end_ns"][0]
+    if late < _noteworthy_ns(timeline):
+        return ""
+    return f"; rank {ends['rank'][-1]} ends {milliseconds(late)} ms after the first one"
 
 
 def _own_waits(timeline: Timeline, late: LastArrival) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.model.metrics import METRICS
+from rankscope.output import text_tables
 from tests.support import (
     SAMPLE,
     Cli,
@@ -182,7 +183,7 @@ def test_efficiency_is_reported(cli: Cli, stored: MakeStored) -> None:
     assert document(cli, stored("plain"), "--clock", "host")["efficiency"] is None
 
 
-def test_what_if_is_reported(cli: Cli, stored: MakeStored) -> None:
+def test_what_if_is_reported(cli: Cli, stored: MakeStored, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = document(cli, stored("planted", where="forward"))
     rows = {(row["kind"], row["name"]): row for row in answer["what_if"]}
     assert {kind for kind, _ in rows} >= {"all", "verdict", "rank", "phase"}
@@ -197,6 +198,9 @@ def test_what_if_is_reported(cli: Cli, stored: MakeStored) -> None:
     text = cli("imbalance", "--gain", "--db", db).out
     assert "Parallel efficiency" in text
     assert "if one thing took as long as its role's median" in text
+    assert "No table of gains" not in text
+    monkeypatch.setattr(text_tables, "LEAST_SAVED", 1.0)
+    assert "No table of gains: " in cli("imbalance", "--gain", "--db", db).out
 
 
 def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: MakeStored) -> None:

@@ -196,16 +196,16 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         % of the time (2.0 s); all imbalance together costs at most 20 %; 1 rank of the job (8) has
         no report, and may be slower."""),
     "more work": (lambda: judge(inputs(20, count=15, size=1_500)), """
-        Rank 3 is given more work than the others over all 20 iterations: it takes 20.0 ms, 100 %
-        of it in backward (kernel gemm takes 20.0 ms or 50 % longer for more work); no rank is to
-        blame. Giving all ranks the same would save at most 400.0 ms, 20 % of the time (2.0 s); all
-        imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
+        Rank 3 is given more work than the others over all 20 iterations: it takes 20.0 ms longer,
+        100 % of it in backward (kernel gemm takes 20.0 ms or 50 % longer for more work); no rank is
+        to blame. Giving all ranks the same would save at most 400.0 ms, 20 % of the time (2.0 s);
+        all imbalance together costs at most 20 %; the run cannot be replayed, so gains are upper
         bounds."""),
     "more work of a role": (lambda: judge(heavy_stage()), """
         Ranks 6-7 (role 'pp=3') are given more work than the median role over all 20 iterations:
-        it takes 20.0 ms, 100 % of it in backward; no rank is to blame. Giving all ranks the same
-        would save at most 400.0 ms, 20 % of the time (2.0 s); all imbalance together costs at most
-        20 %; the run cannot be replayed, so gains are upper bounds."""),
+        it takes 20.0 ms longer, 100 % of it in backward; no rank is to blame. Giving all ranks the
+        same would save at most 400.0 ms, 20 % of the time (2.0 s); all imbalance together costs at
+        most 20 %; the run cannot be replayed, so gains are upper bounds."""),
     "more work or slow": (lambda: judge(of_its_own_role()), """
         Inconclusive: rank 3 (node0) needs more work than the others, at most 20 % of the time, but
         it is the only one of its role: it may be slow, or have more to do by design."""),

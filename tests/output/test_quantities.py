@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv
 from rankscope.output.quantities import beyond_error, seconds
-from rankscope.output.text_tables import cost_note, what_if_table
+from rankscope.output.text_tables import cost_note, no_gains, what_if_table
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import size, span
 from tests.support import Stored
@@ -86,3 +86,13 @@ def test_a_run_that_would_take_no_time(sample: Stored) -> None:
     table = what_if_table(nothing)
     assert table is not None
     assert "the run would take no time" in table.title
+
+
+def test_why_there_is_no_table_of_gains(sample: Stored) -> None:
+    result = sample.run.imbalance()
+    assert result.what_if is not None
+    small = replace(result, what_if=result.what_if.with_columns(gain=pl.lit(0.0049)))
+    assert what_if_table(small) is None
+    assert no_gains(small) == "No table of gains: no repair would save 0.5 % of the time."
+    unknown = replace(result, what_if=None)
+    assert no_gains(unknown) == "No table of gains: the run cannot be replayed."

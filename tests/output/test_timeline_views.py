@@ -196,6 +196,12 @@ def test_titles_say_unknown_where_who_waits_is_unknown(job: Stored) -> None:
     assert "for which rank is unknown" in said(collectives=nobody)
     unmatched = nobody.with_columns(wait_ns=pl.lit(None, pl.Int64))
     assert "it is unknown who waits for whom in" in said(collectives=unmatched)
+    brief = calls.with_columns(wait_ns=pl.lit(50_000))
+    assert said(collectives=brief) == "no rank keeps the others waiting longer than 0.05 ms"
+    late_end = pl.when(rank=1).then(pl.col("end_ns") + 100 * MS).otherwise("end_ns")
+    says = said(collectives=brief, windows=whole.windows.with_columns(end_ns=late_end))
+    assert "ms; rank 1 ends " in says
+    assert says.endswith("ms after the first one")
     apart = whole.ranks.with_columns(axis=pl.lit("own"))
     assert "the clocks are not aligned" in said(ranks=apart)
     quiet = calls.with_columns(wait_ns=pl.lit(0, pl.Int64))

@@ -172,6 +172,8 @@ def _lines(comparison: Comparison, result: Imbalance, advice: str, *, gain: bool
     ]
     if gain and result.efficiency is not None:
         lines.append(text_tables.efficiency_line(result.efficiency))
+    if gain and text_tables.worthwhile(result) is None:
+        lines.append(text_tables.no_gains(result))
     return lines
 
 

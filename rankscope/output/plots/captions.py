@@ -94,6 +94,8 @@ def on_average(comparison: Comparison, excess: pl.DataFrame, *, of_work: bool) -
     large = ranked.filter(pl.col("excess_ns") >= LEAST_GAIN * pl.col("median_ns"))
     than, when_ = median_name(comparison), averaged(comparison)
     verb, when_ = ("works", when_) if of_work else ("takes", f"{when_} (waiting included)")
+    if large.is_empty() and not of_work and comparison.verdict.named:
+        return verdict_title(comparison)  # the others wait for them, and so all take as long
     if large.is_empty():
         most = ranked.row(0, named=True)
         return (

@@ -86,10 +86,13 @@ def test_text_is_measured() -> None:
 
 def test_what_may_be_waiting_is_not_called_work() -> None:
     roles, selection = SimpleNamespace(of={}), SimpleNamespace(numbers=(1, 2))
-    comparison: Any = SimpleNamespace(roles=roles, selection=selection)
+    comparison: Any = SimpleNamespace(roles=roles, selection=selection, of_captures=False)
+    comparison.verdict = replace(SLOW, ranks=())
     for excess_ns in (4_000_000, 0):
         frame = pl.DataFrame({"rank": [1], "excess_ns": [excess_ns], "median_ns": [50_000_000]})
         title = on_average(comparison, frame, of_work=False)
         assert " takes " in title
         assert "the median rank on average (waiting included)" in title
         assert "works" in on_average(comparison, frame, of_work=True)
+    comparison.verdict = SLOW  # the others wait for it, and so all take as long
+    assert on_average(comparison, frame, of_work=False) == finding(SLOW, 2)
