@@ -279,10 +279,9 @@ class IngestJob:
         from rankscope.ingestion.preflight import capture_facts, of_one_run
         from rankscope.sources.identify import claims_for_report, pattern
 
-        all_facts = capture_facts(files, 1) if self.beside else capture_facts(files)
         rank_pattern = pattern(self.options.rank_pattern)
         described: list[tuple[ReportFile, CaptureFacts, Claim | None]] = []
-        for file, facts in zip(files, all_facts, strict=True):
+        for file, facts in zip(files, capture_facts(files), strict=True):
             try:
                 if isinstance(facts, RankscopeError):
                     raise facts

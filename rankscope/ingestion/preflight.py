@@ -44,12 +44,12 @@ def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
         )
 
 
-def capture_facts(files: list[ReportFile], threads: int = 8) -> list[CaptureFacts | RankscopeError]:
+def capture_facts(files: list[ReportFile]) -> list[CaptureFacts | RankscopeError]:
     """Facts of each report's capture, or why it cannot be read; events are not read.
 
-    Many threads wait for files that are far away together, but need twice the CPU time of one.
+    Many threads need twice the CPU time of one, but wait together for files that are far away.
     """
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(8) as pool:
         return list(pool.map(_facts, files))
 
 

@@ -133,7 +133,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
         phase = self.excess.main_phase(by_phase.sum(axis=0), totals.sum())
         return self.excess.total[cells], *phase
 
-    def by_phase(self, claim: Slow) -> list[Slow]:
+    def by_phase(self, claim: Slow) -> list[tuple[str | None, Slow]]:
         """The ranks of a claim by the phase that they are slow in: first its main phase.
 
         Where most of a rank's excess is in no single phase, that is the main phase of all. Of
@@ -141,15 +141,19 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
         """
         _, main, _ = self.extent(claim)
         if main is None:
-            return [claim]
+            return [(None, claim)]
         _, by_phase, totals = self._amounts(claim)
         first = self.excess.phases.index(main)
         own = np.where(by_phase.max(axis=1) >= MOST * totals, by_phase.argmax(axis=1), first)
         own[totals <= 0] = -1
         phases = [first, *sorted({*own.tolist()} - {first, -1})]
-        parts = (self.excess.ranks[own == phase].tolist() for phase in phases)
-        several = [replace(claim, ranks=tuple(part)) for part in parts if part]
-        return several if len(several) > 1 else [claim]
+        parts = [(phase, self.excess.ranks[own == phase].tolist()) for phase in phases]
+        several = [
+            (self.excess.phases[phase], replace(claim, ranks=tuple(ranks)))
+            for phase, ranks in parts
+            if ranks
+        ]
+        return several if len(several) > 1 else [(main, claim)]
 
     def _amounts(self, claim: Slow) -> tuple[Flags, Floats, Floats]:
         """Cells of a claim, and what each rank exceeds the median by in them: by phase, in all.

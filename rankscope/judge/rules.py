@@ -98,7 +98,7 @@ def named(judged: Judgement) -> Verdict | None:
         return None
     excess, _, share = inputs.extent(straggler.claim)
     also, parts = described(inputs, straggler), inputs.by_phase(straggler.claim)
-    causes = [registry.findings(inputs.context(part)) for part in parts]
+    causes = [registry.findings(inputs.context(part)) for _, part in parts]
     more: dict[str, Any] = {
         "more_work_ranks": straggler.more_work_ranks,
         "cause_share": share,
@@ -123,9 +123,9 @@ def named(judged: Judgement) -> Verdict | None:
     mostly = _mostly(verdict, inputs.excess.metric)
     if len(parts) > 1:
         mostly = ", " + " and ".join(
-            f"{ranks_text(part.ranks, MOST_LISTED)} mostly in {inputs.extent(part)[1]}"
+            f"{ranks_text(part.ranks, MOST_LISTED)} mostly in {phase}"
             + f" ({registry.findings_sentence(found)})" * bool(found)
-            for part, found in zip(parts, causes, strict=True)
+            for (phase, part), found in zip(parts, causes, strict=True)
         )
     return replace(
         verdict,

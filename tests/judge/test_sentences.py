@@ -61,7 +61,7 @@ ALL = Pattern(VerdictKind.PERSISTENT, (*range(COUNT),), always=True)
 def test_a_rank_that_is_not_slow_in_the_range_is_in_no_phase() -> None:
     """Rank 2, too, is slow in the run."""
     parts = late_for_two_reasons().by_phase(Slow((1, 2, 6), ALL, 0.001))
-    assert [each.ranks for each in parts] == [(1,), (6,)]
+    assert [(phase, each.ranks) for phase, each in parts] == [("load", (1,)), ("backward", (6,))]
 
 
 def test_less_work_of_one_rank_hides_no_phase_of_another() -> None:
