@@ -42,7 +42,7 @@ class MetricSummary(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """One reason of the excess, largest first."""
+    """One reason of the excess."""
 
     kind: Annotated[CauseKind, says("the cause")]
     name: Annotated[str, says("the name of the activity")]
@@ -168,7 +168,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     spells: Annotated[
         tuple[tuple[int, int], ...], says("first and last iteration of each slow spell")
     ] = ()
-    findings: Annotated[tuple[Finding, ...], says("reasons of the excess, largest first")] = ()
+    findings: Annotated[
+        tuple[Finding, ...], says("reasons of the excess, of the same ranks the largest first")
+    ] = ()
     leading: Annotated[
         Leading | None,
         says("of some `inconclusive` verdicts: the ranks that lead; else null"),

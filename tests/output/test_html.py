@@ -132,6 +132,14 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     assert lines["Make this page"] == f"rankscope report --db {sample.db} -o page.html"
 
 
+def test_reasons_rest_on_tables(cli: Cli, stored: MakeStored) -> None:
+    """`evidence` is that of a rank."""
+    page = Page(made(cli, stored("planted", kind="persistent", where="backward", gpu=True).db)).data
+    table = next(each for each in page["tables"] if each["id"] == "findings")
+    values = dict(zip((each["name"] for each in table["columns"]), table["values"], strict=True))
+    assert ({*values["ranks"]}, {*values["tables"]}) == ({"3"}, {"activities"})
+
+
 @pytest.mark.slow
 def test_options_are_looked_through_and_reported(cli: Cli, sample: Stored) -> None:
     output = Page(made(cli, sample.db, "--iter-range", "5:15", "--clock", "host")).data

@@ -154,7 +154,11 @@ def flagged(comparison: Comparison) -> pl.DataFrame:
 def _findings(result: Imbalance) -> list[Document]:
     """The table of the parts of the stragglers' excess, if they are known."""
     rows = [
-        {name: value for name, value in asdict(each).items() if name not in ("suspect", "count")}
+        {
+            "tables" if name == "evidence" else name: value  # elsewhere that is of a rank
+            for name, value in asdict(each).items()
+            if name not in ("suspect", "count")
+        }
         for each in result.verdict.findings
     ]  # `suspect` repeats `kind`, and `name` says the count
     title, note = "Contents of the excess", "mean per flagged iteration"
