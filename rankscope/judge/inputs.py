@@ -158,8 +158,8 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     def _amounts(self, claim: Slow) -> tuple[Flags, Floats, Floats]:
         """Cells of a claim, and what each rank exceeds the median by in them: by phase, in all.
 
-        What a rank needs more in one phase, and less in another, is none of its excess. What it
-        needs less is none of another rank's.
+        The excess of a rank in a phase is at most its excess in all. Where it needs less than the
+        median, that takes nothing from the excess of other ranks.
         """
         excess = self.excess
         cells = claim.cells(excess) & ~np.isnan(excess.total)
