@@ -15,7 +15,7 @@ FRAME = pl.DataFrame({"group": [*GROUPS], "members": [*GROUPS.values()]}).with_c
 
 
 def instances(calls: dict[int, int], size: int | None = None, iterations: int = 10) -> pl.DataFrame:
-    """Iterations with so many all-reduces of each communicator."""
+    """Iterations with a number of all-reduces for each communicator: group → number."""
     return pl.DataFrame(
         [
             {"group": group, "operation": "all_reduce", "iteration": number, "ordinal": ordinal}
