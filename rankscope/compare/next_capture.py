@@ -181,7 +181,7 @@ def next_capture(comparison: Comparison, picks: Picks) -> NextCapture:
             hint=f"{verdict.next}; {EVERY_RANK}",
         )
     ranks = _chosen(verdict, picks)
-    first, last = _stretch(_open_iterations(comparison))
+    first, last = _stretch(verdict.iterations or comparison.scope.selection.numbers)
     following = last if verdict.settles is None else first + verdict.settles - 1
     if recorder_of(comparison.tables.reports["kind"]) is Recorder.PYTORCH:
         raise _of_pytorch(comparison, [each.rank for each in ranks], (first, following))
@@ -195,11 +195,6 @@ def next_capture(comparison: Comparison, picks: Picks) -> NextCapture:
     delay, duration = _delay_and_duration(float(begin) / 1e9, float(end) / 1e9)
     stretch = RecordedIterations(first, following)
     return NextCapture(sentence, ranks, stretch, delay, duration, needed)
-
-
-def _open_iterations(comparison: Comparison) -> tuple[int, ...]:
-    """The iterations that the verdict is about."""
-    return comparison.verdict.iterations or comparison.scope.selection.numbers
 
 
 def _of_pytorch(comparison: Comparison, ranks: list[int], stretch: tuple[int, int]) -> UsageError:

@@ -239,7 +239,8 @@ def _with_idle_owners(
     gaps = np.flatnonzero(pieces.owner == GAP)
     moment, until = pieces.start[gaps], pieces.end[gaps]
     # a gap belongs to the phase of the operation that begins after it
-    computes = _computes(work)
+    training, talks = _flags(work)
+    computes = training & ~talks
     index = count_before(moment, work["start"].to_numpy()[computes])
     following = np.append(np.flatnonzero(computes), work.height)[index]
     launch = np.append(filled(work["launch"], work["start"]), NEVER)[following]
@@ -318,9 +319,3 @@ def _spans(frame: pl.DataFrame) -> Spans:
 
 def _flags(rows: pl.DataFrame) -> tuple[Flags, Flags]:
     return rows["training"].to_numpy(), rows["talks"].to_numpy()
-
-
-def _computes(rows: pl.DataFrame) -> Flags:
-    """Whether an operation is one of the training threads that does not communicate."""
-    training, talks = _flags(rows)
-    return training & ~talks

@@ -238,11 +238,6 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
     return conform(framed(columns), MEASURES, optional=unknown, drop_others=True)
 
 
-def _work(inputs: MetricInputs) -> pl.Series:
-    """The window's length less exposed communication."""
-    return inputs.windows["iteration_ns"] - inputs.windows["exposed_communication_ns"]
-
-
 def _ready_time(inputs: MetricInputs, which: str) -> pl.Series:
     """From the window's start to the first or last gradient reduction, less communication.
 
@@ -265,7 +260,7 @@ def _ready_time(inputs: MetricInputs, which: str) -> pl.Series:
 
 
 FUNCTIONS: dict[str, MetricFunction] = {
-    "work": _work,
+    "work": lambda of: of.windows["iteration_ns"] - of.windows["exposed_communication_ns"],
     "time_to_all_reduce": partial(_ready_time, which="last"),
     "time_to_first_all_reduce": partial(_ready_time, which="first"),
 }

@@ -145,15 +145,11 @@ def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
         for problem in dict.fromkeys(report.problems):
             if problem.code != ANOTHER_RUN and not problem.hint.startswith(NOTHING):
                 by_hint.setdefault(problem.hint, (problem.message, []))[1].append(report)
-    return [
-        f"{_ranks(affected)}: {sanitized(_first_clause(message), 300)} → {sanitized(hint, 1000)}"
-        for hint, (message, affected) in by_hint.items()
-    ]
-
-
-def _first_clause(message: str) -> str:
-    """The first clause of a message, without shares in brackets."""
-    return re.split(r"; | \(", SHARE.sub("", message), maxsplit=1)[0]
+    lines = []
+    for hint, (message, affected) in by_hint.items():
+        clause = re.split(r"; | \(", SHARE.sub("", message), maxsplit=1)[0]
+        lines.append(f"{_ranks(affected)}: {sanitized(clause, 300)} → {sanitized(hint, 1000)}")
+    return lines
 
 
 def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:

@@ -100,13 +100,16 @@ def _events(timeline: Timeline, labels: Mapping[int, str]) -> tuple[list[str], _
         ),
         _Slices(
             "device",
-            _operations(timeline),
+            named_streams(timeline).with_columns(order=pl.col("stream") + 5, track="stream_name"),
             ("iteration", "kind", "phase", "launch_ns", "bytes", "training"),
         ),
     ]  # fmt: skip
     kinds = [_laid_out(each) for each in kinds]
     threads = _threads(kinds)
-    spans, states, waits, collectives, operations = (_numbered(each, threads) for each in kinds)
+    spans, states, waits, collectives, operations = (
+        replace(each, frame=each.frame.join(threads, on=TRACK, maintain_order="left"))
+        for each in kinds
+    )
     transfers = _transfers(collectives)
     events = [
         *_processes(timeline, labels),
@@ -177,11 +180,6 @@ def _collectives(timeline: Timeline) -> pl.DataFrame:
     )
 
 
-def _operations(timeline: Timeline) -> pl.DataFrame:
-    """Device work, a track per stream."""
-    return named_streams(timeline).with_columns(order=pl.col("stream") + 5, track="stream_name")
-
-
 def _laid_out(slices: _Slices) -> _Slices:
     """The events with sanitized names and tracks, and the `lane` of each in its track."""
     frame = slices.frame.with_columns(
@@ -216,11 +214,6 @@ def _threads(kinds: Iterable[_Slices]) -> pl.DataFrame:
     place = pl.int_range(1, pl.len() + 1).over("rank")
     skipped = (place >= pl.col("rank")) & (pl.col("rank") > 0)
     return tracks.unique().sort(TRACK).with_columns(tid=place + skipped.cast(pl.Int64))
-
-
-def _numbered(slices: _Slices, threads: pl.DataFrame) -> _Slices:
-    """The events with `tid`, the number of their track."""
-    return replace(slices, frame=slices.frame.join(threads, on=TRACK, maintain_order="left"))
 
 
 def _complete(slices: _Slices) -> list[str]:

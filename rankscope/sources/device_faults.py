@@ -119,11 +119,11 @@ def wrong_clocks(
     recorded = int(((work["kind"] == "kernel") & work["launch"].is_not_null()).sum())
     if recorded < (1 - LEAST_EARLY) * launched:
         idle = idle.clear()
-    clocks = {
-        process: clock
-        for process, clock in fast_clocks(idle).items()
-        if not _mostly(_after_work(work, sync_calls, process).abs() < EARLY_NS)
-    }
+    clocks = fast_clocks(idle)
+    for process in [*clocks]:
+        on_time = _after_work(work, sync_calls, process).abs() < EARLY_NS
+        if 2 * int(on_time.sum()) > len(on_time):
+            del clocks[process]
     if clocks:
         work = _at_host_speed(work, clocks)
         idle = idle_starts(work)
@@ -212,10 +212,6 @@ def _in_time(work: pl.DataFrame, sync_calls: pl.DataFrame, process: int, late_ns
     after = _after_work(work, sync_calls, process)
     on_time, early = ((after + by).abs() < late_ns / 2 for by in (0, late_ns))
     return int(on_time.sum()) > int(early.sum())
-
-
-def _mostly(flags: pl.Series) -> bool:
-    return 2 * int(flags.sum()) > len(flags)
 
 
 def _after_work(work: pl.DataFrame, sync_calls: pl.DataFrame, process: int) -> pl.Series:

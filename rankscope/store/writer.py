@@ -52,8 +52,9 @@ class ReportWriter:
         """Write a report's rows, now or with those of the next reports, or in `flush`."""
         self._waiting = [each for each in self._waiting if each.file.path != rows.file.path]
         self._waiting.append(rows)
-        many = sum(map(_height, self._waiting)) >= self._most_rows
-        if many or time.monotonic() - self._written >= self._wait_s:
+        ranks = [part for each in self._waiting for part in each.ranks]
+        count = sum(getattr(part, name).height for part in ranks for name in PER_RANK)
+        if count >= self._most_rows or time.monotonic() - self._written >= self._wait_s:
             self.flush()
 
     def flush(self) -> None:
@@ -148,7 +149,3 @@ def _problems(rows: ReportRows) -> list[tuple[str, str, str, list[int]]]:
     path = stored_path(rows.file.path)
     problems = [*rows.problems, *(each for part in rows.ranks for each in part.problems)]
     return [(path, each.code, each.message, list(each.ranks)) for each in problems]
-
-
-def _height(rows: ReportRows) -> int:
-    return sum(getattr(part, name).height for part in rows.ranks for name in PER_RANK)

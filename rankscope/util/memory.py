@@ -15,13 +15,10 @@ def give_back(worth_bytes: int | None = None) -> None:
     process that compares 512 ranks again and again would keep three times as much. Only Linux with
     glibc can do so.
     """
-    if _peak_bytes() < (WORTH_BYTES if worth_bytes is None else worth_bytes):
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if peak_bytes < (WORTH_BYTES if worth_bytes is None else worth_bytes):
         return
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

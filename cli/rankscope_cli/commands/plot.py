@@ -34,14 +34,13 @@ Examples:
 """
 
 
-def _kinds() -> list[str]:
-    return [*KINDS]
-
-
 def plot(
     *,
     kind: Annotated[
-        str, typer.Argument(metavar="|".join(KINDS), help="Kind of plot.", autocompletion=_kinds)
+        str,
+        typer.Argument(
+            metavar="|".join(KINDS), help="Kind of plot.", autocompletion=lambda: [*KINDS]
+        ),
     ],
     target: Annotated[
         Path | None,

@@ -150,7 +150,10 @@ def diff_runs(
     judged = few >= LEAST_ITERATIONS and len(signs) < 2 and whole.before_ns is not None
     least = _least_changes(overall, whole) if judged else dict.fromkeys(names, np.inf)
     overall, single = (
-        [_if_at_least(least[each.metric], each) for each in changes]
+        [
+            replace(each, certain=each.certain and abs(_amount(each)) >= least[each.metric])
+            for each in changes
+        ]
         for changes in (overall, single)
     )
     is_same = len(earlier) == 1 and earlier[0].equals(after)
@@ -203,12 +206,6 @@ def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shi
     # All ranks' iterations are one: the noise of the slowest's work is that of each.
     old, new = values
     return change.of_shared(noise_of_slowest((old["work"], new["work"]), statistic))
-
-
-def _if_at_least(least: float, change: Change) -> Change:
-    """The change, certain only if it is large enough to be reported."""
-    apart = abs(_amount(change))
-    return replace(change, certain=change.certain and apart >= least)
 
 
 def largest_first(change: Change) -> tuple[bool, str, float]:

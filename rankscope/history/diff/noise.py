@@ -80,13 +80,10 @@ def pooled(runs: tuple[Values, Values], statistic: str) -> float:
         runs: two, of shape (ranks, iterations); nan where unknown.
     """
     halves = [np.abs(wander(values, statistic)) for values in runs]
-    known = [each[~np.isnan(each)] for each in halves]
-    return float(np.sqrt(sum(_winsorized(each).mean() for each in known if len(each))))
-
-
-def _winsorized(halves: Values) -> Values:
-    """Squared differences of halves, cut at FAR_OUT: the stall of one rank is not noise of all."""
-    return np.minimum(halves, FAR_OUT * ROBUST * np.median(halves)) ** 2
+    known = [each for all_of in halves if len(each := all_of[~np.isnan(all_of)])]
+    # cut at FAR_OUT: the stall of one rank is not noise of all
+    cut = [np.minimum(each, FAR_OUT * ROBUST * np.median(each)) for each in known]
+    return float(np.sqrt(sum((each**2).mean() for each in cut)))
 
 
 def weight_of_slowest(work: Values) -> float:

@@ -86,9 +86,10 @@ def in_units(cost_ns: int, length: int) -> str:
 
 
 def _in_words(suspect: Suspect) -> str:
+    p = f"{suspect.p:.1g}" if suspect.p >= 1e-4 else "< 0.0001"
     text = (
         f"{label(suspect)} is slow in {suspect.guilty} of {counted(suspect.runs, 'run')}"
-        f" (p {_odds(suspect.p)}, cost {cost_text(suspect.cost_ns)} in the profiled iterations)"
+        f" (p {p}, cost {cost_text(suspect.cost_ns)} in the profiled iterations)"
     )
     if suspect.since_ns is not None:
         text += f", since {datetime.fromtimestamp(suspect.since_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC"
@@ -99,10 +100,6 @@ def _in_words(suspect: Suspect) -> str:
     elif suspect.follows == "slot":
         text += ", and the slowness stayed with the slot when cards changed"
     return text
-
-
-def _odds(p: float) -> str:
-    return f"{p:.1g}" if p >= 1e-4 else "< 0.0001"
 
 
 def next_step(

@@ -105,7 +105,9 @@ def _problems(examined: Examined) -> Iterator[CheckWarning]:
             again = remedy("rows-broken", launcher)
             hint = f"{again}; if they are missing there as well, {remedy(code, launcher)}"
         yield with_remedy(code, message, launcher, hint=hint)
-    if lost := _lost(rows):
+    # those of a rank's process: helper processes do not count
+    pids = {None, *(part.rank.identity.pid for part in rows.ranks)}
+    if lost := sorted({loss.text for loss in rows.facts.losses if loss.pid in pids}):
         yield with_remedy("events-lost", f"nsys says: {' '.join(lost)}", launcher)
     yield from _device_problems(rows, unmarked is None, launcher)
     if examined.has_steps and _complete(rows) < FEW_ITERATIONS:
@@ -138,12 +140,6 @@ def _noted(rows: ReportRows) -> list[tuple[str, str]]:
     """Codes and messages of the stages' warnings, each once."""
     problems = [*rows.problems, *(problem for part in rows.ranks for problem in part.problems)]
     return list(dict.fromkeys((problem.code, problem.message) for problem in problems))
-
-
-def _lost(rows: ReportRows) -> list[str]:
-    """Messages of nsys about events lost in a rank's process; helper processes do not count."""
-    pids = {None, *(part.rank.identity.pid for part in rows.ranks)}
-    return sorted({loss.text for loss in rows.facts.losses if loss.pid in pids})
 
 
 def _complete(rows: ReportRows) -> int:

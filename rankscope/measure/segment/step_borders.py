@@ -116,26 +116,6 @@ def _after_as_much(ranges: pl.DataFrame, closed: Times, begins: Times) -> int:
     return int(max([closed[-1], *ends[after[-1] : after[-1] + usual]]))
 
 
-def _before_the_next_device_work(events: StepEvents, anchors: Times) -> Times:
-    """The operation after each repeat's longest pause of the device."""
-    return _after_the_pause(events.work, anchors)
-
-
-def _before_the_next_range(events: StepEvents, anchors: Times) -> Times:
-    """The outermost range after each repeat's longest pause of the host."""
-    return _after_the_pause(_outermost(events.ranges), anchors)
-
-
-def _before_the_next_launch(events: StepEvents, anchors: Times) -> Times:
-    """The launch after each repeat's longest pause between launches."""
-    return _after_the_pause(events.work.with_columns(start="host", end="host"), anchors)
-
-
-def _at_the_anchors(events: StepEvents, anchors: Times) -> Times:
-    """The anchors themselves: correct up to a shift that is the same on every rank."""
-    return anchors
-
-
 def _after_the_last_collective(events: StepEvents, anchors: Times) -> Times:
     """The launch that follows the collective with the longest gap behind it."""
     launched = events.work.with_columns(then=pl.col("host").shift(-1)).filter("collective")
@@ -208,10 +188,15 @@ def _latest(moments: Times, before: Times, strictly: bool = False) -> Times:
 
 BORDERS: tuple[Callable[[StepEvents, Times], Times], ...] = (
     _after_the_optimizer,  # ranges name the optimizer or backward
-    _before_the_next_device_work,  # the device pauses between steps
-    _before_the_next_range,  # the host pauses between steps
-    _before_the_next_launch,  # launches pause, while the device is still busy
+    # the device pauses between steps
+    lambda events, anchors: _after_the_pause(events.work, anchors),
+    # the host pauses between steps
+    lambda events, anchors: _after_the_pause(_outermost(events.ranges), anchors),
+    # launches pause, while the device is still busy
+    lambda events, anchors: _after_the_pause(
+        events.work.with_columns(start="host", end="host"), anchors
+    ),
     _after_the_last_collective,  # no pause stands out: the longest time without a collective
-    _at_the_anchors,  # always
+    lambda _, anchors: anchors,  # always: correct up to a shift that is the same on every rank
 )
 """Ways to find where steps begin, in order of preference, each with the case that it covers."""

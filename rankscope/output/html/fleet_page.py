@@ -109,7 +109,9 @@ def render_fleet(fleet: Fleet) -> bytes:
         "style": "\n".join(styles),
         "figures": _figures(fleet),
         "warnings": _warnings(fleet),
-        "legend": _legend(grid),
+        "legend": "".join(
+            f'<li><i class="{name}"></i>{escape(text)}</li>' for name, text in legend(grid)
+        ),
         "chart": _chart(grid, label),
     }
     return filled("fleet.html", safe(_data(fleet)), SCRIPTS, texts, markup)
@@ -136,10 +138,6 @@ def _warnings(fleet: Fleet) -> str:
         f"<li>{escape(sanitized(each.message, LONGEST))}</li>" for each in fleet.problems
     )
     return f'<div id="limits"><h2>Warnings</h2><ul>{items}</ul></div>'
-
-
-def _legend(grid: FleetMap) -> str:
-    return "".join(f'<li><i class="{name}"></i>{escape(text)}</li>' for name, text in legend(grid))
 
 
 def _data(fleet: Fleet) -> Document:

@@ -326,7 +326,8 @@ def _row(data: dict[str, Any]) -> Convention:
         patterns=tuple(data.get("patterns", ())),
         squashed=(
             *map(_squashed, data.get("words", ())),
-            *map(_filled, data.get("squashed", ())),
+            # on the whole of a squashed name
+            *(f"^(?:{x.replace('<filler>', FILLER)})$" for x in data.get("squashed", ())),
         ),
         fetch=data.get("fetch", False),
         operation=data.get("operation"),
@@ -339,11 +340,6 @@ def _squashed(words: str) -> str:
     """A spelling like `step N` as a pattern on squashed names."""
     parts = re.sub(SEPARATORS, "", words).split("N")
     return f"^{NUMBER.join(re.escape(part.lower()) for part in parts)}$"
-
-
-def _filled(pattern: str) -> str:
-    """A pattern on the whole of a squashed name."""
-    return f"^(?:{pattern.replace('<filler>', FILLER)})$"
 
 
 def _check(option: str, pattern: str) -> None:

@@ -134,7 +134,8 @@ def exported(report: Path, most_bytes: int = MOST_BYTES) -> Path:
         ToolError: nsys is missing, too old for the report, or out of room.
         UnreadableReport: nsys finds the report broken.
     """
-    entry = _entry(report)
+    source = json.dumps(_source(report), sort_keys=True)
+    entry = cache_folder() / hashlib.sha256(source.encode()).hexdigest()[:24]
     for name in (PARQUET, ARROW, SQLITE):
         if (entry / name).exists():
             return entry / name
@@ -217,11 +218,6 @@ def clear(reports: Iterable[Path]) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _entry(report: Path) -> Path:
-    source = json.dumps(_source(report), sort_keys=True)
-    return cache_folder() / hashlib.sha256(source.encode()).hexdigest()[:24]
-
-
 def _source(report: Path) -> dict[str, object]:
     status = report.stat()
     return {
@@ -261,8 +257,9 @@ def _export(nsys: str, report: Path, kind: str, making: Path, most_bytes: int) -
         raise _no_room(target.parent.parent, "no space left")
     if named := NEWER.search(output):
         raise _too_new(report, nsys, f"nsys {named[1]}")
+    reason = output.rpartition("rror:")[2].strip()[:160]
     raise UnreadableReport(
-        f"{report}: nsys cannot export it ({_reason(output)})",
+        f"{report}: nsys cannot export it ({reason or 'it says nothing'})",
         hint="is it complete? Open it in the GUI, or copy it again from where it was captured",
     )
 
@@ -401,10 +398,6 @@ def _run(
             hint=f"allow it more seconds with --export-timeout or {TIMEOUT}, or export the report "
             "elsewhere: nsys export -t sqlite REPORT.nsys-rep",
         ) from stopped
-
-
-def _reason(output: str) -> str:
-    return output.rpartition("rror:")[2].strip()[:160] or "it says nothing"
 
 
 def _no_room(folder: Path, why: str) -> RankscopeError:

@@ -102,7 +102,8 @@ def convert(export: Path, folder: Path) -> None:
     batches = []
     with export.open("rb") as lines:
         try:
-            for rows in _batches(_samples(lines)):
+            samples = _samples(lines)
+            while rows := [*islice(samples, BATCH)]:
                 batches.append(pl.DataFrame(rows, SAMPLES, orient="row"))
         except (msgspec.MsgspecError, struct.error, ValueError, pl.exceptions.PolarsError) as error:
             raise UnreadableReport(
@@ -165,9 +166,3 @@ def _samples(lines: Iterable[bytes]) -> Iterator[tuple[int, ...]]:
                     outermost, _, _ = FRAME.unpack_from(blob.data, last)
                     at, thread = int(event.timestamp), int(event.category)
                     yield at, event.process, thread, function, file, outermost
-
-
-def _batches(rows: Iterator[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    """Lists of at most `BATCH` rows."""
-    while batch := list(islice(rows, BATCH)):
-        yield batch

@@ -34,7 +34,7 @@ class Signatures:
     def of(self, events: pl.DataFrame) -> pl.Series:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""
         keys = events[KEYS.names()]
-        if _have_details(keys.head(FIRST_ROWS)):
+        if keys["text"].head(FIRST_ROWS).str.contains_any(MARKS).any():  # some have DETAILS
             keys = _cut_early(keys)
         place, rows = numbered(codes(keys))
         text = without_suffix(pl.col("text"))
@@ -46,11 +46,6 @@ class Signatures:
     def known(self, first: int = 0) -> pl.DataFrame:
         """KEYS by number from `first` on; texts without DETAILS, null if empty."""
         return pl.DataFrame([*islice(self._numbers, first, None)], KEYS, orient="row")
-
-
-def _have_details(keys: pl.DataFrame) -> bool:
-    """Whether a text of KEYS has DETAILS."""
-    return bool(keys["text"].str.contains_any(MARKS).any())
 
 
 def _cut_early(keys: pl.DataFrame) -> pl.DataFrame:
