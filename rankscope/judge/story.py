@@ -16,6 +16,7 @@ from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST
 from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.intervals import Flags
 from rankscope.model.kinds import Phase, VerdictKind
+from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats
 
 
@@ -258,8 +259,7 @@ def _alike(
         main = int(np.nansum(excess.by_phase[rows], axis=(0, 1)).argmax())
         known = np.isfinite(excess.spent[rows, :, main]).max(axis=0)
         # nobody has seen them quick
-        since = pattern.since
-        unseen = since is not None and not known[: np.searchsorted(numbers, since)].any()
+        unseen = pattern.since is not None and not known[numbers < pattern.since].any()
         if unseen or not (pattern.always or pattern.has_one_reason):
             pattern = Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         in_pattern = np.isin(numbers, pattern.iterations)
@@ -294,11 +294,15 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             pattern = replace(pattern, iterations=tuple(numbers[amount > 0].tolist()))
         fact = Slow(tuple(excess.ranks[members].tolist()), pattern, None)
         sought[fact.cells(excess)] = 0.0
+        then = excess.share[:, np.isin(numbers, pattern.iterations)]
         if pattern.since is not None or pattern.spells:  # others may have such spells as well
-            then = excess.share[:, np.isin(numbers, pattern.iterations)]
             suspects = np.union1d(np.flatnonzero(named), members)
             if chance_of_levels(then, excess.roles, members, suspects) > ALPHA:
                 continue
+        others = np.delete(then, members, axis=0)  # all may differ as much in these iterations
+        apart = ROBUST * np.median(np.abs(others - np.median(others, axis=0)), axis=0)
+        if (then[members].mean(axis=0) <= NOISE * apart).all():
+            continue
         facts.append(fact)
         events = amount[np.isin(numbers, pattern.iterations) & (amount > 0)]
         if pattern.has_one_reason:  # it has one size
@@ -323,7 +327,7 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floa
     The cost is the time by which they exceed all others. An event is a share above `least`. The
     ranks of a set have events in the same iteration, and are at most half of all ranks.
     """
-    events, largest = share > least, share.max(axis=0)
+    events = share > least
     unit = np.nan_to_num(excess.unit).max(axis=0)
     best, amount, most = np.zeros(1, dtype=np.int64), np.zeros(len(unit)), 0.0
     sets = {tuple(np.flatnonzero(each).tolist()) for each in events.T}
@@ -331,8 +335,7 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floa
     for rows in map(np.array, sorted(sets)):
         if not 0 < len(rows) <= max(len(share) // 2, 1):
             continue
-        together = events[rows].mean(axis=0) >= MOST
-        columns = np.flatnonzero(together & (share[rows].max(axis=0) >= largest))
+        columns = np.flatnonzero(events[rows].mean(axis=0) >= MOST)
         own = np.median(share[np.ix_(rows, columns)], axis=0)
         others = np.delete(share[:, columns], rows, 0).max(axis=0, initial=0.0)
         cost = np.maximum(own - others, 0.0) * unit[columns]
@@ -360,10 +363,9 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
         stands_out |= each.cells(excess)
     row, column = np.nonzero(~np.isnan(excess.total))
     by_phase = excess.by_phase[row, column]
-    filled = np.where(np.isnan(by_phase), -np.inf, by_phase)
-    largest, most = filled.argmax(axis=1), filled.max(axis=1)
     # where no phase is known all time is `other`, and that causes nothing
-    has_cause = np.isfinite(most) & (most > 0)
+    known = np.nan_to_num(by_phase)
+    largest, has_cause = known.argmax(axis=1), known.max(axis=1) > 0
     frame = pl.DataFrame(
         {
             "rank": excess.ranks[row],

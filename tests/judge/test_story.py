@@ -239,6 +239,16 @@ def test_an_iteration_in_which_all_ranks_differ_is_no_fact() -> None:
     assert ranks_of(story(late)) == [(2,)]
 
 
+def test_the_largest_of_an_iteration_in_which_all_ranks_differ_is_no_fact() -> None:
+    """Caches of all ranks are cold in the first of six iterations."""
+    late = noise(8, 6, ms=0.8)
+    late[:, 0] = [0.0, 0.5, 4.0, 4.2, 12.0, 2.0, 2.2, 4.1]
+    assert ranks_of(story(late)) == []
+    late[:, 0] = noise(1, 8)
+    late[4, 0] += 12.0
+    assert ranks_of(story(late)) == [(4,)]
+
+
 def test_a_host_that_is_slow_together() -> None:
     late = noise(16, 20)
     late[4:8] += 10.0
