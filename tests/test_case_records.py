@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import rankscope
 from rankscope.sources.conventions import synchronises
 from tests.cases import EXTRA_MS, PLAIN, assert_slow, codes, mean_ms, read
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
@@ -453,3 +454,19 @@ def test_kernels_without_launches_are_placed_by_their_starts(tmp_path: Path) -> 
     assert_slow(run)
     assert "100 %" in codes(run)["launches-missing"]
     assert run.compare().rows(["backward"])["backward_ns"].null_count() > 0
+
+
+def test_work_is_unknown_where_a_rank_above_0_has_no_collectives(tmp_path: Path) -> None:
+    """Its number alone says that the job has others."""
+
+    def alone(rank: int, trace: dict[str, Any]) -> None:
+        trace["distributedInfo"] = {"rank": rank}
+        without("nccl")(rank, trace)
+
+    folder = write(tmp_path / "job", Job(ranks=2, steps=3), alone)
+    for rank, known in ((0, True), (1, False)):
+        run = rankscope.ingest([next(folder.glob(f"rank{rank}*"))], tmp_path / f"{rank}.duckdb")
+        rows = run.compare().rows(["work", "exposed_communication"])
+        assert rows["work_ns"].is_not_null().all() == known
+        assert rows["exposed_communication_ns"].is_not_null().all() == known
+        assert ("collectives-missing" in codes(run)) != known

@@ -145,6 +145,7 @@ def scope_of(
     size = tables.ranks["world_size"].max()
     world_size = size if isinstance(size, int) else None
     present = {*tables.ranks["rank"]}
+    job = world_size or max(present) + 1
     return Scope(
         tables=tables,
         options=options,
@@ -155,15 +156,15 @@ def scope_of(
         clock=clock,
         clock_reason=reason,
         world_size=world_size,
-        missing_ranks=tuple(sorted({*range(world_size or max(present) + 1)} - present)),
-        blind_ranks=_blind_ranks(tables, world_size) if reuse is None else reuse.blind_ranks,
+        missing_ranks=tuple(sorted({*range(job)} - present)),
+        blind_ranks=_blind_ranks(tables, job) if reuse is None else reuse.blind_ranks,
         choice=_choice(tables, options, clock, reuse),
     )
 
 
-def _blind_ranks(tables: RunTables, world_size: int | None) -> tuple[int, ...]:
+def _blind_ranks(tables: RunTables, job: int) -> tuple[int, ...]:
     """Ranks without collectives in their reports, if the job has several ranks."""
-    if max(world_size or 1, tables.ranks.height) < 2:
+    if max(job, tables.ranks.height) < 2:
         return ()
     seen = tables.read("collectives", ["rank"], distinct=True)["rank"]
     return tuple(sorted({*tables.ranks["rank"]} - {*seen}))

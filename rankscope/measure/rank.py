@@ -354,7 +354,7 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
     if detail.unseen:
         yield RunWarning(
             "waits-hidden",
-            "launches NCCL collectives, but the report has no work of the device: waits hide "
+            "launches collectives, but the report has no work of the device: waits hide "
             "in the first synchronising call",
             (rank,),
         )

@@ -274,7 +274,7 @@ class EventFile:
             )
         if data.lstrip()[:1] != b"{":
             return UnreadableReport(f"{self.path}: is not JSON", hint=NAME_HINT)
-        if b'"nodes"' in data and b'"ctrl_deps"' in data:
+        if b'"nodes"' in data and b'"rf_id"' in data:
             return UnreadableReport(
                 f"{self.path}: is a PyTorch execution trace, which has dependencies but no times",
                 hint="profile with torch.profiler.profile(...) and name the trace it exports",

@@ -38,7 +38,7 @@ def test_check_of_several_runs_says_what_reads_each(tmp_path: Path, cli: Cli) ->
 
 
 def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Cli) -> None:
-    nodes = [{"id": 1, "name": "x", "ctrl_deps": 1}]
+    nodes = [{"id": 1, "name": "x", "rf_id": 1}]
     (tmp_path / "et").mkdir()
     for rank in range(2):
         trace = {"schema": "1.1.1-chakra.0.0.4", "pid": 5, "nodes": nodes}

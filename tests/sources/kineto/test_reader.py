@@ -309,7 +309,8 @@ DAMAGED = {
     "unquoted": (b'{"traceEvents": [{"ph": "X", cat: 1}]}', "damaged"),
     "bad gzip": (b"\x1f\x8bnonsense that is long enough", "cannot be read"),
     "cut gzip": (gzip.compress(b'{"traceEvents": [' + b'{"ph": "X"},' * 999)[:60], "truncated"),
-    "execution trace": (b'{"schema": "1.0.2", "nodes": [{"ctrl_deps": 1}]}', "execution trace"),
+    "execution trace": (b'{"nodes": [{"attrs": [{"name": "rf_id"}]}]}', "execution trace"),
+    "older execution trace": (b'{"nodes": [{"id": 2, "rf_id": 0}]}', "execution trace"),
 }
 
 
