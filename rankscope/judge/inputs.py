@@ -91,23 +91,36 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     def healed(self, claim: Slow) -> Floats:
         """What healing a claim takes out: rank by iteration by phase, ns.
 
-        A repaired rank varies like its peers: what they exceed the median by on average stays.
+        A repaired rank varies like its peers, which have events as well: of its largest excess that
+        of the median peer stays, of its second largest the second largest, and so on.
         """
         excess, over = self.excess, self.excess.over
         named = np.isin(excess.ranks, claim.ranks)
         when = np.isin(excess.numbers, claim.pattern.iterations)
         healed = np.where(claim.cells(excess)[:, :, None], over, 0.0)
-        for role in np.unique(excess.roles[named]):
-            of_role = excess.roles == role
-            own, peers = of_role & named, of_role & ~named
-            if peers.any():
-                habit = over[np.ix_(peers, when)]
-                habit[excess.share[np.ix_(peers, when)] > self.story.event] = 0.0
-                means = over[np.ix_(own, when)].mean(axis=1)
-                usual = np.fmin(lower_medians(habit.mean(axis=1)), means)
-                kept = np.divide(usual, means, out=np.zeros_like(means), where=means > 0)
-                healed[own] *= 1.0 - kept[:, None]
+        for role in np.unique(excess.roles[named]).tolist():
+            own = np.ix_((excess.roles == role) & named, when)
+            amount = over[own].sum(axis=2)
+            usual = self._habit(claim, role)[amount.argsort(axis=1).argsort(axis=1)]
+            kept = np.divide(usual, amount, out=np.zeros_like(amount), where=amount > 0)
+            healed[own] *= 1.0 - np.fmin(kept, 1.0)[:, :, None]
         return healed
+
+    def _habit(self, claim: Slow, role: int) -> Floats:
+        """The excess of the median peer of a claim's ranks in a role, ascending, ns."""
+        if (claim, role) not in self._habits:
+            excess = self.excess
+            peers = (excess.roles == role) & ~np.isin(excess.ranks, claim.ranks)
+            when = np.isin(excess.numbers, claim.pattern.iterations)
+            amounts = np.sort(excess.over[np.ix_(peers, when)].sum(axis=2), axis=1)
+            self._habits[claim, role] = (
+                lower_medians(amounts)[0] if peers.any() else np.zeros(when.sum())
+            )
+        return self._habits[claim, role]
+
+    @cached_property
+    def _habits(self) -> dict[tuple[Slow, int], Floats]:
+        return {}
 
     @cached_property
     def flags(self) -> pl.DataFrame:

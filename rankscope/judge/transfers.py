@@ -79,13 +79,15 @@ def slow_transfers(
     )
     rows = rows.join(usual, on=key, maintain_order="left")
     of_usual = pl.col("usual").sum().clip(1)
+    # each call as much longer than usual as all together
+    evenly = service.sum() * (pl.col("usual") + 1) / (pl.col("usual") + 1).sum()
     cells = (
         rows.group_by(each)
         .agg(
             took=service.mean(),
             usually=pl.col("usual").mean(),
             ratio=service.sum() / of_usual,
-            error=((service - pl.col("mean")) ** 2).sum().sqrt() / of_usual,
+            error=((service - evenly) ** 2).sum().sqrt() / of_usual,
         )
         .with_columns(level=pl.col("ratio").median().over(of_group))
         .with_columns(

@@ -18,7 +18,7 @@ from rankscope.model.reports import RunWarning
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.rank_list import LONGEST
-from rankscope.util.robust import MAD_FLOOR
+from rankscope.util.robust import MAD_FLOOR, Floats
 from rankscope.util.wording import MOST_LISTED, agreeing, counted, listed, ranks_text, span
 
 ROLLING = 5
@@ -30,8 +30,9 @@ SETTLED_MADS = 5.0
 WARMUP_SHARE, WARMUP_LEAST = 0.1, 3
 """Most iterations that warm-up takes: this share of the run, but as many in any case."""
 
-WARMUP_WORK = 1.5
-"""A step is warm-up if its median rank works this many times as long as in the second half."""
+WARMUP_LONGER = 1.5
+"""Steps are warm-up if they, or the work of their median rank, take this many times as long as any
+in the second half."""
 
 
 class Selection(Struct, frozen=True):
@@ -366,11 +367,11 @@ def _in_range(common: list[int], limits: slice | None) -> list[int]:
 
 
 def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], bool]:
-    """Iterations that are warm-up, and whether the run's iteration time then settled.
+    """Iterations that are warm-up, and whether the run then settled.
 
-    Iteration 0 is, and so are those before the first that has settled (`SETTLED_MADS`) and in which
-    the median rank does not work much longer than it ever does in the second half (`WARMUP_WORK`).
-    A slow rank adds no work to the median one.
+    Iteration 0 is, and so are those before the first in which the time or the work of the median
+    rank has settled (`SETTLED_MADS`), and neither is much longer than it ever is in the second half
+    (`WARMUP_LONGER`). A slow rank adds no work to the median one.
     """
     times = (
         lengths.filter(pl.col("iteration").is_in(common))
@@ -382,19 +383,24 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
     if len(common) == 1:  # a capture taken as a whole, say: there is nothing else to keep
         return frozenset(), True
     always = frozenset(common[:1]) & {0}
-    values, work = (times[name].to_numpy() for name in ("iteration_ns", "work_ns"))
-    half = values[len(values) // 2 :]
-    if not len(half):
-        return always, True
-    level = float(np.median(half))
-    mad = max(float(np.median(np.abs(half - level))), MAD_FLOOR * level)
-    limit = max(WARMUP_LEAST, int(WARMUP_SHARE * len(values)))
     numbers = times["iteration"].to_list()
-    most_work = WARMUP_WORK * float(work[len(work) // 2 :].max())  # NaN, so never, if unknown
-    for first in range(len(always), min(limit, len(values) - 1) + 1):
-        if always and work[first] > most_work:
-            continue
-        if float(np.median(values[first : first + ROLLING])) - level <= SETTLED_MADS * mad:
+    if not numbers:
+        return always, True
+    time, work = (times[name].to_numpy() for name in ("iteration_ns", "work_ns"))
+    second_half = slice(len(numbers) // 2, None)
+    # NaN, so never, where work is unknown
+    most_time, most_work = (WARMUP_LONGER * float(each[second_half].max()) for each in (time, work))
+
+    def settled(values: Floats, first: int) -> bool:
+        level = float(np.median(values[second_half]))
+        mad = max(float(np.median(np.abs(values[second_half] - level))), MAD_FLOOR * level)
+        return float(np.median(values[first : first + ROLLING])) - level <= SETTLED_MADS * mad
+
+    limit = max(WARMUP_LEAST, int(WARMUP_SHARE * len(numbers)))
+    for first in range(len(always), min(limit, len(numbers) - 1) + 1):
+        is_long = float(np.median(time[first : first + ROLLING])) > most_time
+        is_long |= bool(always) and work[first] > most_work
+        if not is_long and (settled(time, first) or settled(work, first)):
             return always | {*numbers[:first]}, True
     return always, False
 

@@ -388,16 +388,19 @@ def test_single_events_of_a_rank_are_reported_once() -> None:
 
 def test_a_repaired_rank_varies_like_its_peers() -> None:
     """Its long loads stay when it computes as fast as they do."""
-    count = 40
-    load = 10 * np.random.default_rng(2).lognormal(0, 0.5, (RANKS, count))
+    count, said, true = 40, 0, 0.0
     cells = [(rank, i) for rank in range(RANKS) for i in range(count)]
-    wide = wide_of([(rank, i, 8.0 * (rank == 3)) for rank, i in cells])
-    wide = wide.with_columns(load_ns=pl.Series((load.ravel() * MS).round()).cast(pl.Int64))
-    given = inputs_of(wide.with_columns(work_ns=pl.col("load_ns") + pl.col("backward_ns")))
-    verdict = judge(given, Exact(given.excess))
-    slow = load + 8.0 * (np.arange(RANKS) == 3)[:, None]
-    assert verdict.ranks == (3,)
-    assert verdict.gain_ns == pytest.approx((slow.max(0) - load.max(0)).sum() * MS, rel=0.1)
+    slower = wide_of([(rank, i, 8.0 * (rank == 3)) for rank, i in cells])
+    for seed in range(10):
+        load = 10 * np.random.default_rng(seed).lognormal(0, 0.5, (RANKS, count))
+        wide = slower.with_columns(load_ns=pl.Series((load.ravel() * MS).round()).cast(pl.Int64))
+        given = inputs_of(wide.with_columns(work_ns=pl.col("load_ns") + pl.col("backward_ns")))
+        verdict = judge(given, Exact(given.excess))
+        slow = load + 8.0 * (np.arange(RANKS) == 3)[:, None]
+        assert verdict.ranks == (3,)
+        said += verdict.gain_ns or 0
+        true += (slow.max(0) - load.max(0)).sum() * MS
+    assert said == pytest.approx(true, rel=0.15)
 
 
 def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:

@@ -59,6 +59,14 @@ def test_single_calls_vary_by_chance(size: int | None) -> None:
         assert found_in(rows, jitter(rows)) is None
 
 
+@pytest.mark.parametrize("seed", [227, 269, 312, 343, 368, 393])
+def test_few_sums_may_scatter_less_than_their_calls(seed: int) -> None:
+    """Of nine iterations one or two stand out; their calls scatter as those of the others do."""
+    rows = instances({0: 8}, iterations=9)
+    varying = np.random.default_rng(seed).lognormal(0, 0.5, rows.height) * MS
+    assert found_in(rows, varying) is None
+
+
 def test_calls_of_one_iteration_vary_by_chance() -> None:
     rows = instances(dict.fromkeys(GROUPS, 12), 1 << 20, iterations=1)
     assert found_in(rows, jitter(rows)) is None
