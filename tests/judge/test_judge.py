@@ -403,6 +403,17 @@ def test_a_repaired_rank_varies_like_its_peers() -> None:
     assert said == pytest.approx(true, rel=0.15)
 
 
+def test_larger_events_of_peers_are_not_added_to_a_repaired_rank() -> None:
+    """Each of them has one, in another iteration."""
+    cells = [(rank, i) for rank in range(RANKS) for i in range(40)]
+    events = [(rank, i, 8.0 if rank == 3 else 20.0 * (rank == i)) for rank, i in cells]
+    given = inputs_of(wide_of(events))
+    [claim] = given.claims
+    healed = given.healed(claim)[3].sum(axis=1)
+    assert claim.ranks == (3,)
+    assert sorted(healed / MS) == pytest.approx([0.0] + [8.0] * 39)
+
+
 def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     """Of ranks whose times scatter, each is sometimes the latest."""
     late = np.random.default_rng(6).normal(0, 6, (RANKS, COUNT))

@@ -244,7 +244,9 @@ def test_the_largest_of_an_iteration_in_which_all_ranks_differ_is_no_fact() -> N
     late = noise(8, 6, ms=0.8)
     late[:, 0] = [0.0, 0.5, 4.0, 4.2, 12.0, 2.0, 2.2, 4.1]
     assert ranks_of(story(late)) == []
-    late[:, 0] = noise(1, 8)
+    late[4, 3] += 30.0  # an event of its own is enough
+    assert ranks_of(story(late)) == [(4,)]
+    late[:, [0, 3]] = noise(2, 8).T
     late[4, 0] += 12.0
     assert ranks_of(story(late)) == [(4,)]
 

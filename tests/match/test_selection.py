@@ -134,6 +134,14 @@ def test_few_iterations_that_vary_are_no_warm_up() -> None:
     assert output.warmup == (0,)
 
 
+def test_warm_up_is_told_by_time_where_work_is_unknown() -> None:
+    frame = iterations(range(100), range(100))
+    times = lengths(frame, {0: 400 * MS, 1: 70 * MS, 2: 60 * MS, 3: 50 * MS, 4: 45 * MS})
+    unknown = times.with_columns(work_ns=pl.lit(None, pl.Int64))
+    output = select(frame, unknown, None, include_warmup=False)
+    assert (output.warmup, output.problems) == ((0, 1, 2), ())
+
+
 def test_a_run_that_never_settles_loses_nothing_and_says_so() -> None:
     frame = iterations(range(100), range(100))
     output = select(frame, lengths(frame, {i: 200 * MS for i in range(40)}), None, False)
