@@ -79,8 +79,8 @@ def slow_transfers(
     )
     rows = rows.join(usual, on=key, maintain_order="left")
     of_usual = pl.col("usual").sum().clip(1)
-    # each call as much longer than usual as all together
-    evenly = service.sum() * (pl.col("usual") + 1) / (pl.col("usual") + 1).sum()
+    # each call as much longer than it usually is there as all together
+    evenly = service.sum() * (pl.col("middle") + 1) / (pl.col("middle") + 1).sum()
     cells = (
         rows.group_by(each)
         .agg(

@@ -95,6 +95,18 @@ def test_a_link_that_is_always_slow_beside_calls_that_vary(size: int | None) -> 
     assert found.slow["group"].to_list() == [1]
 
 
+@pytest.mark.parametrize("size", [None, 1 << 20])
+def test_links_that_always_delay_short_and_long_calls_alike(size: int | None) -> None:
+    """What a call usually takes on its own link is no scatter."""
+    rows = instances(dict.fromkeys(GROUPS, 8), size)
+    rows = rows.with_columns(bytes=pl.col("bytes") * (1 + 999 * (pl.col("ordinal") > 3)))
+    usual = np.where(rows["ordinal"] > 3, 6.0, 0.3) * MS
+    usual *= np.random.default_rng(0).lognormal(0, 0.1, rows.height)
+    found = found_in(rows, usual + 2.0 * MS * (rows["group"] > 1).to_numpy())
+    assert found is not None
+    assert sorted(found.slow["group"]) == [2, 3]
+
+
 def test_a_link_that_is_a_little_slower_is_not_slow() -> None:
     rows = instances(dict.fromkeys(GROUPS, 12))
     assert found_in(rows, np.where(rows["group"] == 2, 0.29, 0.2) * MS) is None
