@@ -16,7 +16,7 @@ from rankscope.ingestion.check.single_report import Examined, checked, unreadabl
 from rankscope.ingestion.iteration_defaults import Read, read_alike
 from rankscope.ingestion.preflight import check_one_rank, found_runs, reports_to_read, select_run
 from rankscope.ingestion.runs import shell_arguments
-from rankscope.ingestion.workers import map_reports
+from rankscope.ingestion.workers import Results, map_reports
 from rankscope.match.selection import auto_clock
 from rankscope.model.options import WHOLE, ShapingOptions
 from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
@@ -70,10 +70,21 @@ def check(
     started(files)
     read = partial(map_reports, kept_rows.keeping(len(files)), jobs=jobs)
     by_path: dict[Path, tuple[ReportFile, ReportRows | RankscopeError]] = {}
-    with closing(read_alike(read, files, options)) as results:
+    with closing(read(files, options)) as results:
         for file, result in results:
             by_path[file.path] = file, result
             progress(file, 0 if isinstance(result, RankscopeError) else result.events)
+    of_run: dict[int, list[ReportFile]] = {}
+    for file in files:
+        of_run.setdefault(number_of.get(file.path, 1), []).append(file)
+
+    def read_once(of: list[ReportFile], with_options: ShapingOptions) -> Results:
+        known = (by_path[file.path] for file in of)
+        return known if with_options == options else read(of, with_options)
+
+    for members in of_run.values():
+        with closing(read_alike(read_once, members, options)) as results:
+            by_path |= {file.path: (file, result) for file, result in results}
     readable, failed = _with_captures(read, by_path.values(), options)
     unread += [unreadable(file, error) for file, error in failed]
     usage = [error for _, error in failed if isinstance(error, UsageError)]

@@ -305,9 +305,11 @@ def _killed(file: ReportFile, error: BrokenExecutor) -> ReportError:
 
 
 def _bytes_read(file: ReportFile) -> int:
-    """About the number of bytes that are read of a report."""
+    """About the number of bytes of an export that are read of a report; 0 of other profilers."""
     form = formats.find(file.kind)
-    return file.bytes * (EXPORT_TIMES if form is not None and form.exported else 1)
+    if form is None or form.family != "nsys":
+        return 0
+    return file.bytes * (EXPORT_TIMES if form.exported else 1)
 
 
 def _ready(parent: int, share: int, garbage_after: int) -> None:

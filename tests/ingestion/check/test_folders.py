@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from rankscope.ingestion.check import check
 from tests.pytorch_job import Job, write
 from tests.support import Cli
 
@@ -59,6 +61,22 @@ def test_what_the_verdict_of_each_run_can_say(tmp_path: Path, cli: Cli) -> None:
     assert "of 2 runs." in said
     assert "will be inconclusive, because only one rank has a report" in said
     assert "can say which rank is slow, when and in which phase" in said
+
+
+def test_reports_of_other_runs_do_not_decide_what_the_iterations_are(tmp_path: Path) -> None:
+    def without_steps(_rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            each["pid"] += 1000 if each["pid"] else 0
+            if str(each.get("name")).startswith(("ProfilerStep", "Optimizer")):
+                each["name"] = "part"
+
+    write(tmp_path / "jobs" / "named", JOB)
+    write(tmp_path / "jobs" / "bare", JOB, without_steps)
+    alone = check([tmp_path / "jobs" / "bare"])
+    together = check([tmp_path / "jobs"])[:2]
+    for own, beside in zip(alone, together, strict=True):
+        others = tuple(each for each in beside.problems if each.code != "another-run")
+        assert structs.replace(beside, problems=others, run=own.run) == own
 
 
 def test_the_advice_leaves_out_a_report_that_was_cut_in_its_first_step(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rankscope.errors import ReportBug, ReportError, UnreadableReport
 from rankscope.ingestion.workers import local, map_reports
@@ -18,6 +19,7 @@ from rankscope.ingestion.workers.local import AHEAD, WorkerPool
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
+from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe, discover
 from tests.ingestion.workers.waiting import until
 from tests.support import MakeForged, copied, mostly_slow
@@ -225,6 +227,17 @@ def test_this_process_reads_in_place_of_a_worker_where_all_are_small(tmp_path: P
     assert os.getpid() in read.values()
     asked_for = dict(map_reports(reader, files, ShapingOptions(), jobs=2))
     assert os.getpid() not in asked_for.values()
+
+
+def test_only_exports_are_a_reason_to_load_their_compiled_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [file] = made(tmp_path, 1)
+    for kind, times in (("kineto", 0), ("nsys-sqlite", 1), ("nsys-report", 4)):
+        amount = loader.Amount()
+        monkeypatch.setattr(loader, "amount", amount)
+        WorkerPool(jobs=1).map(reader, [replace(file, kind=kind)], ShapingOptions())
+        assert amount.announced == times * file.bytes
 
 
 def grown(file: ReportFile, options: ShapingOptions) -> int:
