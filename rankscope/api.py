@@ -177,7 +177,7 @@ class Run:
         """The smallest capture that would settle what this run left open.
 
         Raises:
-            UsageError: nothing stayed open, three ranks would not settle it, or nsys did not record
+            UsageError: nothing stayed open, few ranks would not settle it, or nsys did not record
                 the run.
         """
         from rankscope.compare.next_capture import next_capture

@@ -169,7 +169,7 @@ def next_capture(comparison: Comparison, picks: Picks) -> NextCapture:
         picks: the reports to open: of the fast, the median and the slow rank.
 
     Raises:
-        UsageError: nothing stayed open, three ranks would not settle it, or nsys did not record
+        UsageError: nothing stayed open, few ranks would not settle it, or nsys did not record
             the run.
     """
     verdict = comparison.verdict
@@ -177,7 +177,7 @@ def next_capture(comparison: Comparison, picks: Picks) -> NextCapture:
         raise UsageError("nothing stayed open: the verdict is balanced", hint=EVERY_RANK)
     if verdict.kind == VerdictKind.INCONCLUSIVE and not verdict.settles:
         raise UsageError(
-            "the verdict is inconclusive, and a capture of three ranks would not settle it",
+            "the verdict is inconclusive, and a capture of few ranks would not settle it",
             hint=f"{verdict.next}; {EVERY_RANK}",
         )
     ranks = _chosen(verdict, picks)
@@ -213,7 +213,7 @@ def _of_pytorch(comparison: Comparison, ranks: list[int], stretch: tuple[int, in
 
 
 def _chosen(verdict: Verdict, picks: Picks) -> tuple[RecordedRank, ...]:
-    """The first of the slow ranks, or of those that lead, then the median and the fast one.
+    """The slow ranks, or those that lead, then the median and the fast one.
 
     If there are neither, the rank is recorded that others may wait for.
     """
@@ -221,11 +221,11 @@ def _chosen(verdict: Verdict, picks: Picks) -> tuple[RecordedRank, ...]:
     places = (picks.late, "slow", "leads", "median", early)
     order = sorted(picks.picks, key=lambda each: places.index(each.label))
     asked = verdict.ranks or tuple(each.rank for each in order if each.leads)
-    first, *_ = [each for each in order if each.rank in asked] or order
-    others = [each for each in order if each.rank not in {first.rank, *asked}]
+    late = [each for each in order if each.rank in asked][:MOST_LISTED] or order[:1]
+    others = [each for each in order if each.rank not in {late[0].rank, *asked}]
     compared = [each for each in others if each.label in ("median", early)] or others[:1]
     return (
-        RecordedRank(first.mark or "slowest", first.rank, first.host),
+        *(RecordedRank(each.mark or "slowest", each.rank, each.host) for each in late),
         *(
             RecordedRank("median" if each.label == "median" else "fast", each.rank, each.host)
             for each in compared

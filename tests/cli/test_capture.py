@@ -85,6 +85,20 @@ def test_the_next_capture_is_small(cli: Cli, run: Path) -> None:
     assert all(each["privilege"] and each["cost"] for each in following["options"])
 
 
+def test_named_ranks_are_recorded(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = rankscope.open_run(run).compare()
+    named = replace(comparison.verdict, ranks=(1, 2))
+    both = replace(comparison, _verdict=named)
+    following = next_capture(both, picks_of(both, None))
+    assert [(each.rank, each.label) for each in following.ranks[:2]] == [(1, "slow"), (2, "slow")]
+    assert {each.label for each in following.ranks[2:]} <= {"median", "fast"}
+    assert "ranks 1-2 are slow" in following.sentence
+    monkeypatch.setattr("rankscope.compare.next_capture.MOST_LISTED", 1)
+    assert [each.label for each in next_capture(both, picks_of(both, None)).ranks].count(
+        "slow"
+    ) == 1
+
+
 def test_the_script_of_the_next_capture_says_why(cli: Cli, run: Path) -> None:
     script = cli("capture", "slurm", "--for", run).out
     assert "# rank 1 is slow in load; which file does it wait for in fsync?\n" in script

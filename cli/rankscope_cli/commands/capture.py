@@ -38,8 +38,8 @@ def capture(
         typer.Option(
             "--for",
             metavar="FILE.duckdb",
-            help="The smallest capture that settles what this run left open: the slow rank, a "
-            "median and a fast one, few iterations, and the options that are needed.",
+            help="The smallest capture that settles what this run left open: the slow ranks, "
+            "a median and a fast one, few iterations, and the options that are needed.",
         ),
     ] = None,
     local_ranks: Annotated[
