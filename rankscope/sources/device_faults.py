@@ -127,7 +127,7 @@ def wrong_clocks(
     if clocks:
         work = _at_host_speed(work, clocks)
         idle = idle_starts(work)
-    late_ns = late_by(idle)
+    late_ns = late_by(work, idle)
     late_ns = {each: by for each, by in late_ns.items() if not _in_time(work, sync_calls, each, by)}
     for process, by in (early_by(work) | {process: -by for process, by in late_ns.items()}).items():
         clocks[process] = clocks.get(process, DeviceClock())._replace(early_ns=by)
@@ -193,16 +193,27 @@ def _at_host_speed(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.Dat
     return work
 
 
-def late_by(idle: pl.DataFrame) -> dict[int, int]:
+def late_by(work: pl.DataFrame, idle: pl.DataFrame) -> dict[int, int]:
     """Process → how far its device's clock is late (ns), if no idle device seems to start at once.
 
+    A late clock delays all starts alike. Where most of the idle starts take more than twice the
+    shortest delay, something else holds them up: another process on the same device.
+
     Args:
+        work: DEVICE_WORK.
         idle: as `idle_starts` gives it.
     """
     late_ns: dict[int, int] = {}
+    kernels = work.filter(kind="kernel").drop_nulls("launch")
     for (process,), own in idle.partition_by("process", as_dict=True).items():
-        by = int(np.quantile(own["delay"].to_numpy(), LEAST_EARLY, method="lower"))
-        if own.height >= FEWEST_STARTS and by > EARLY_NS:
+        every = kernels.filter(process=process).select(pl.col("start") - pl.col("launch"))
+        by = min(
+            int(np.quantile(delays.to_numpy(), LEAST_EARLY, method="lower"))
+            for delays in (own["delay"], every.to_series())
+            if delays.len()
+        )
+        alike = float(np.median(own["delay"].to_numpy())) < 2 * by
+        if own.height >= FEWEST_STARTS and by > EARLY_NS and alike:
             late_ns[process] = by
     return late_ns
 

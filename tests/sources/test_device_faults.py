@@ -70,6 +70,27 @@ def test_delays_in_a_queue_are_no_late_clock(
     )
 
 
+@pytest.mark.parametrize(
+    ("spread_ms", "sooner_ms", "late_ms"), [(0.05, None, 3), (9, None, None), (1, 0.5, None)]
+)
+def test_delays_on_a_shared_device_are_no_late_clock(
+    spread_ms: float, sooner_ms: float | None, late_ms: int | None
+) -> None:
+    """Kernels of other processes hold up the start on a device that looks idle, by more or less.
+
+    A late clock holds up every start, those on a busy device too.
+    """
+    rows = []
+    for nth in range(1, 40):
+        begin = nth * STEP
+        start = begin + 3_000_000 + int(spread_ms * 1e6 * (nth % 7) / 6)
+        rows.append((begin, start, start + 300_000))
+        if sooner_ms:
+            rows.append((int(start - sooner_ms * 1e6), start, start + 350_000))
+    clocks = wrong_clocks(kernels(rows), sync_calls([]))
+    assert {-clock.early_ns // 1_000_000 for clock in clocks.values()} == {late_ms} - {None}
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_queue_that_grows_is_no_slow_clock(*, waits: bool) -> None:
     """A shared device leaves gaps between kernels that were launched long before.
