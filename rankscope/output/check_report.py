@@ -76,13 +76,11 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
         if len(reports) == 1:
             return "The report cannot be used."
         return f"None of the {counted(len(reports), 'report')} can be used."
-    by_run: dict[int, list[CheckedReport]] = {}
-    for report in usable:
-        by_run.setdefault(report.run, []).append(report)
+    by_run = _by_run(usable)
     runs = f"; they are of {counted(len(by_run), 'run')}" if len(by_run) > 1 else ""
     count = f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)})"
     runs_by_verdict: dict[str, list[int]] = {}
-    for number, reports_of_run in sorted(by_run.items()):
+    for number, reports_of_run in by_run.items():
         runs_by_verdict.setdefault(_expected_verdict(reports_of_run), []).append(number)
     if len(runs_by_verdict) == 1:
         each = " of each" if len(by_run) > 1 else ""
@@ -148,45 +146,74 @@ def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
     lines = []
     for hint, (message, affected) in by_hint.items():
         clause = re.split(r"; | \(", SHARE.sub("", message), maxsplit=1)[0]
-        lines.append(f"{_ranks(affected)}: {sanitized(clause, 300)} → {sanitized(hint, 1000)}")
+        whose = _ranks(affected)
+        if len(_by_run(usable)) > 1:
+            parts = [f"run {run} ({_ranks(of)})" for run, of in _by_run(affected).items()]
+            whose = and_more(parts, MOST_ALIKE)
+        lines.append(f"{whose}: {sanitized(clause, 300)} → {sanitized(hint, 1000)}")
     return lines
 
 
-def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:
-    """How many causes can be identified, and how to record the others; None if all can."""
-    known, lacking = _causes(reports)
-    if not lacking:
-        return None
-    count, whole = len(known), len(known) + sum(map(len, lacking.values()))
-    return (
-        f"Why a rank is slow: {count or 'none'} of {counted(whole, 'cause')} can be identified; "
-        f"for {'the others' if count else 'them'}: {'; '.join(lacking)}."
-    )
+def causes_sentences(reports: tuple[CheckedReport, ...]) -> list[str]:
+    """How many causes can be identified, and how to record the others; nothing if all can."""
+    sentences = []
+    for whose, known, lacking in _causes(reports):
+        if lacking:
+            count, whole = len(known), len(known) + sum(map(len, lacking.values()))
+            sentences.append(
+                f"Why a rank{whose} is slow: {count or 'none'} of {counted(whole, 'cause')} can be "
+                f"identified; for {'the others' if count else 'them'}: {'; '.join(lacking)}."
+            )
+    return sentences
 
 
 def causes_text(reports: tuple[CheckedReport, ...]) -> list[str]:
     """A line with the causes that can be identified, and one per capture that others need."""
-    known, lacking = _causes(reports)
-    if not (known or lacking):
-        return []
     return [
-        f"Causes that can be identified: {', '.join(known) or 'none'}.",
-        *(
-            f"Cannot be identified: {', '.join(causes)}; {capture}."
-            for capture, causes in lacking.items()
-        ),
+        line
+        for whose, known, lacking in _causes(reports)
+        for line in (
+            f"Causes{whose} that can be identified: {', '.join(known) or 'none'}.",
+            *(
+                f"Cannot be identified: {', '.join(causes)}; {capture}."
+                for capture, causes in lacking.items()
+            ),
+        )
     ]
 
 
-def _causes(reports: tuple[CheckedReport, ...]) -> tuple[list[str], dict[str, list[str]]]:
-    """The causes that all usable reports identify, and capture → the other causes that need it."""
-    known: list[str] = []
-    lacking: dict[str, list[str]] = {}
-    for abilities in zip(*(report.causes for report in reports if report.usable), strict=True):
-        capture = next((each.capture for each in abilities if each.capture is not None), None)
-        of = known if capture is None else lacking.setdefault(capture, [])
-        of.append(abilities[0].cause)
-    return known, lacking
+def _causes(
+    reports: tuple[CheckedReport, ...],
+) -> list[tuple[str, list[str], dict[str, list[str]]]]:
+    """Of runs whose causes are alike: which runs, if not all; the causes that all their usable
+    reports identify; and capture → the other causes that need it.
+    """
+    found: list[tuple[list[int], list[str], dict[str, list[str]]]] = []
+    for run, usable in _by_run([report for report in reports if report.usable]).items():
+        known: list[str] = []
+        lacking: dict[str, list[str]] = {}
+        for abilities in zip(*(report.causes for report in usable), strict=True):
+            capture = next((each.capture for each in abilities if each.capture is not None), None)
+            of = known if capture is None else lacking.setdefault(capture, [])
+            of.append(abilities[0].cause)
+        alike = next((runs for runs, *causes in found if causes == [known, lacking]), None)
+        if alike is not None:
+            alike.append(run)
+        elif known or lacking:
+            found.append(([run], known, lacking))
+    whose = [f" of {agreeing(len(runs), 'run', 'runs')} {span(runs)}" for runs, *_ in found]
+    several = len(found) > 1
+    return [
+        (of * several, known, lacking) for of, (_, known, lacking) in zip(whose, found, strict=True)
+    ]
+
+
+def _by_run(reports: list[CheckedReport]) -> dict[int, list[CheckedReport]]:
+    """The reports of each run, in the order of the runs."""
+    by_run: dict[int, list[CheckedReport]] = {}
+    for report in sorted(reports, key=lambda each: each.run):
+        by_run.setdefault(report.run, []).append(report)
+    return by_run
 
 
 def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:

@@ -165,9 +165,8 @@ def _show(
             console.headline(heading)
             for line in lines:
                 console.item("-", line, 2)
-    causes = check_report.causes_sentence(reports)
-    if causes is not None:
+    for sentence in check_report.causes_sentences(reports):
         console.write("")
-        console.prose(causes)
+        console.prose(sentence)
     console.write("")
     console.prose("More: -v (every report, every cause, every problem in full)")

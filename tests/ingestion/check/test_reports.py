@@ -10,7 +10,7 @@ from rankscope.errors import UsageError
 from rankscope.ingestion.check import check
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Abilities, CheckedReport
-from rankscope.output.check_report import advice, causes_text
+from rankscope.output.check_report import advice, causes_sentences, causes_text
 from tests.pytorch_job import Job, kernels, write
 from tests.support import (
     SAMPLE,
@@ -315,3 +315,19 @@ def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
     assert lines[0].startswith("Causes that can be identified: ")
     assert any("device_slower" in line and "--trace=cuda,nvtx" in line for line in lines[1:])
     assert causes_text(()) == []
+
+
+def test_what_one_run_lacks_is_not_said_of_another(reports: list[Path]) -> None:
+    """The sample has no GPU, and the simulated job was killed at another time."""
+    checked = check([SAMPLE, reports[0].parent])
+    [gpu_run] = {report.run for report in checked if report.can.gpu}
+    bare_run = 3 - gpu_run
+    assert [line.partition(":")[0] for line in advice(checked)] == [f"run {bare_run} (ranks 0-3)"]
+    said = {line.partition(" is slow: ")[::2] for line in causes_sentences(checked)}
+    counts = {whose: text.partition(" of ")[0] for whose, text in said}
+    assert counts == {
+        f"Why a rank of run {gpu_run}": "11",
+        f"Why a rank of run {bare_run}": "none",
+    }
+    lines = causes_text(checked)
+    assert sum(line.startswith(f"Causes of run {gpu_run} that can be") for line in lines) == 1
