@@ -161,7 +161,11 @@ def _usage(error: typer.TyperException, path: str) -> int:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         console.write(error.format_message())
         return EXIT_USAGE
-    hint = _usage_hint(message, path) or f"see {path} --help"
+    hint = _usage_hint(message, path)
+    if hint is None:
+        hint = f"see {path} --help"
+    else:  # what the parser guesses is not meant
+        message = message.partition(" (Possible options: ")[0]
     console.error(message[:1].lower() + message[1:].rstrip("."), hint, "usage-error")
     return EXIT_USAGE
 

@@ -32,7 +32,16 @@ from rankscope.judge.story import Slow
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, advice
-from rankscope.util.wording import MOST_LISTED, agreeing, counted, ms, percent, ranks_text, span
+from rankscope.util.wording import (
+    MOST_LISTED,
+    agreeing,
+    counted,
+    gigabytes,
+    ms,
+    percent,
+    ranks_text,
+    span,
+)
 
 EXPOSED = "exposed_communication"
 
@@ -391,12 +400,16 @@ def _bandwidth(inputs: VerdictInputs) -> str:
     time = pl.col("transfer_ns") * pl.col("count")
     most = (
         rows.group_by(key)
-        .agg(time=time.sum(), bandwidth=(pl.col("bus_bandwidth") * time).sum() / time.sum())
+        .agg(
+            pl.col("ranks").first(),
+            time=time.sum(),
+            bandwidth=(pl.col("bus_bandwidth") * time).sum() / time.sum(),
+        )
         .sort("time", *key, descending=[True, False, False])
         .row(0, named=True)
     )
-    speed = f" at {most['bandwidth'] / 1e9:.3g} GB/s bus bandwidth" if most["bandwidth"] else ""
-    where = f" on {most['communicator']}" * (rows["communicator"].n_unique() > 1)
+    speed = f" at {gigabytes(most['bandwidth'])} GB/s bus bandwidth" if most["bandwidth"] else ""
+    where = f" among {ranks_text(most['ranks'], MOST_LISTED)}" * (rows["ranks"].n_unique() > 1)
     return f", most in {most['operation']}{where}{speed}"
 
 

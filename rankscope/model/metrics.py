@@ -244,10 +244,12 @@ def compared_metrics() -> list[Metric]:
     return [each for each in METRICS.values() if each.scope is Scope.PEERS]
 
 
-def leading_metrics() -> list[str]:
-    """The metrics in the table of ranks, the headline first."""
-    by_display = {
-        display: [each.name for each in METRICS.values() if each.display is display]
-        for display in (Display.HEADLINE, Display.LEADING)
-    }
-    return [*by_display[Display.HEADLINE], *by_display[Display.LEADING]]
+def leading_metrics(*also: str | None) -> list[str]:
+    """The metrics in the table of ranks, and those named in `also`; the headline first."""
+    headline = [each.name for each in METRICS.values() if each.display is Display.HEADLINE]
+    leading = [
+        each.name
+        for each in METRICS.values()
+        if each.display is Display.LEADING or each.name in also
+    ]
+    return [*headline, *leading]

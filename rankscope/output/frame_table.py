@@ -11,7 +11,7 @@ from rankscope.output.markdown_csv import csv, markdown
 from rankscope.output.quantities import in_unit, short_path
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
-from rankscope.util.wording import UNKNOWN, percent, span
+from rankscope.util.wording import UNKNOWN, gigabytes, percent, span
 
 OF_SLOWEST = (("excess", "time of the slowest rank above its role's median"),)
 """The meaning of `excess_ns` in tables over ranks."""
@@ -111,7 +111,7 @@ def _number(name: str, value: float) -> str:
     if kind is Shown.SHARE:
         return percent(value)
     if kind is Shown.GIGABYTES:
-        return f"{value / 1e9:,.1f}"
+        return gigabytes(value)
     if kind is Shown.MS or metric is not None:
         return in_unit(value, Unit.NS if metric is None else metric.unit)
     return str(value)

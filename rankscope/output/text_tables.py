@@ -275,7 +275,8 @@ def ranks_table(
         metrics: names of the columns; None: the leading metrics.
         only: the ranks to show; None: all.
     """
-    names = metrics or [name for name in leading_metrics() if column_of(name) in result.ranks]
+    leading = leading_metrics(*_causes(result.verdict))
+    names = metrics or [name for name in leading if column_of(name) in result.ranks]
     if metrics is None and shown_metrics(result)[:1] == ["collective_wait"]:
         names = ["collective_wait", *names]
     known = [METRICS[name] for name in names if result.ranks[column_of(name)].is_not_null().any()]
@@ -327,7 +328,7 @@ def ranks_table(
 
 def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
     """Headings that narrow tables drop, in order: metrics, the bars, phases of the verdict."""
-    causes = [verdict.cause, *(each.cause for each in verdict.also)]
+    causes = _causes(verdict)
     metrics = [each for each in known[:0:-1] if each.name != "wait"]
     named = [each for each in metrics if each.name in causes]
     named.sort(key=lambda each: each.name == verdict.cause)
@@ -336,6 +337,11 @@ def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
         ABOVE,
         *(each.heading for each in named),
     ]
+
+
+def _causes(verdict: Verdict) -> list[str | None]:
+    """The phases that the verdict names."""
+    return [verdict.cause, *(each.cause for each in verdict.also)]
 
 
 def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:

@@ -102,6 +102,12 @@ def ms(nanoseconds: float) -> str:
     return f"{milliseconds(nanoseconds)} ms"
 
 
+def gigabytes(bandwidth: float) -> str:
+    """Bytes per second in GB/s without the unit: `0.0244`, `12.3`, `1,230`."""
+    value = bandwidth / 1e9
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+
+
 def size(count: int) -> str:
     """A number of bytes as `2.1 MB`."""
     value = float(count)

@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.model.metrics import METRICS
 from rankscope.output import text_tables
+from tests.pytorch_job import Job, write
 from tests.support import (
     SAMPLE,
     Cli,
@@ -335,6 +336,18 @@ def test_no_row_that_says_nothing(cli: Cli, stored: MakeStored) -> None:
     assert {"iteration", "load", "optimizer", "other"} <= {
         line.split()[0] for line in whole.splitlines() if line
     }
+
+
+@pytest.mark.parametrize("phase", ["other", "backward"])
+def test_the_table_of_ranks_has_the_phase_of_the_verdict(
+    cli: Cli, tmp_path: Path, phase: str
+) -> None:
+    folder = write(tmp_path / "job", Job(slow_in=phase))
+    text = cli("imbalance", folder, "--db", tmp_path / "run.duckdb").out
+    assert f"of it in {phase}" in text.splitlines()[0]
+    heading = text.partition("By rank")[2].splitlines()[1].split()
+    assert ("other" in heading) == (phase == "other")
+    assert phase in heading
 
 
 def test_no_table_that_says_nothing(cli: Cli, forged: MakeForged, tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ def test_other_formats(cli: Cli, sample: Stored, output: str) -> None:
         assert all(int(row["worst_start_ns"]) < int(row["worst_end_ns"]) for row in rows)
     if output == "table":
         assert "nsys-ui " in result.out
+    if output == "markdown":
+        *_, last_row, blank, opening, blank_too, command = result.out.splitlines()
+        assert last_row.startswith("| ")
+        assert opening.startswith("Open them in tabs")
+        assert (blank, blank_too, command.startswith("    nsys-ui ")) == ("", "", True)
 
 
 @pytest.mark.slow

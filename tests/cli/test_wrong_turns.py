@@ -67,3 +67,9 @@ def test_a_missing_database_names_those_beside_it(cli: Cli, sample: Stored) -> N
 def test_hints_say_what_was_meant(cli: Cli, words: tuple[str, ...], hint: str) -> None:
     Path("profiles").mkdir()
     cli(*words).refused(2, hint)
+
+
+def test_an_option_of_reading_is_explained_and_not_guessed_at(cli: Cli, sample: Stored) -> None:
+    done = cli("imbalance", "--db", sample.db, "--phase", "backward=^Compute")
+    done.refused(2, "rankscope ingest PROFILES --phase")
+    assert "no such option: --phase\n" in done.err, "and no list of possible options"

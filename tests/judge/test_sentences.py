@@ -120,6 +120,22 @@ def with_transfers() -> Verdict:
     return judge(given, Exact(given.excess))
 
 
+def with_a_slow_pair() -> Verdict:
+    """Ranks 1 and 3 reduce among themselves, more slowly than all ranks."""
+    rows = pl.DataFrame(
+        {
+            "communicator": ["named 5 [1,3]", "named 0 [0,1,2,3,4,5,6,7]"],
+            "operation": "all_reduce",
+            "ranks": [[1, 3], [*range(8)]],
+            "count": COUNT,
+            "transfer_ns": [30 * MS, 10 * MS],
+            "bus_bandwidth": [2.44e7, 1.5e9],
+        }
+    )
+    given = replace(inputs(), exposed_transfer_ns=40 * MS * COUNT, collectives=lambda: rows)
+    return judge(given, Exact(given.excess))
+
+
 def heavy_stage() -> VerdictInputs:
     """Ranks are stages of two; those of the last one need more."""
     wide = late_rows((6, 7), always)
@@ -213,6 +229,10 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         No rank is late, and yet the network holds all ranks up for 40.0 ms an iteration: exposed
         transfers take 40 %. Without that the run would save at most 800.0 ms, 40 % of the time
         (2.0 s)."""),
+    "the network of two ranks": (with_a_slow_pair, """
+        No rank is late, and yet the network holds all ranks up for 40.0 ms an iteration: exposed
+        transfers take 40 %, most in all_reduce among ranks 1, 3 at 0.0244 GB/s bus bandwidth.
+        Without that the run would save at most 800.0 ms, 40 % of the time (2.0 s)."""),
     "communication, as far as is known": (lambda: judge(unmatched(40)), """
         No rank is known to be late, and yet communication holds all ranks up for 40.0 ms an
         iteration: communication that was not matched across ranks takes 40 %, and who waits in it

@@ -16,6 +16,8 @@ from rankscope.output.html.tables import sortable_table
         ("last_share", 0.25, "last", "25 %", "share", 0.25),
         ("imbalance", 0.25, "imbalance", "25 %", "share", 0.25),
         ("bus_bandwidth", 12_300_000_000.0, "bus GB/s", "12.3", "number", 12.3),
+        ("bus_bandwidth", 24_400_000.0, "bus GB/s", "0.0244", "number", 0.0244),
+        ("bus_bandwidth", 1_234_500_000_000.0, "bus GB/s", "1,234", "number", 1234.5),
         ("slowest_rank", 3, "slowest rank", "3", "rank", 3),
         ("iteration", 3, "iteration", "3", "iteration", 3),
         ("count", 3, "count", "3", "number", 3),

@@ -22,6 +22,8 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
 
     from rankscope.compare.picks import Picks
@@ -214,32 +216,37 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
         text_tables.picks_table(picks),
         *(text_tables.windows_table(picks, look) for look in picks.looks),
     ]
-    if output is Format.MARKDOWN:
+    is_markdown = output is Format.MARKDOWN
+    if is_markdown:
         console.write("\n\n".join(map(markdown_csv.markdown, tables)))
     else:
         for table in tables:
             console.show(table, show_all=True)
             console.write("")
+
+    def part(text: str, commands: Sequence[str | Path] = ()) -> None:
+        """Write a sentence, and the lines to copy; in Markdown a paragraph and a block of code."""
+        console.write(f"\n{markdown_csv.prose(text)}\n" if is_markdown else text)
+        for each in commands:
+            indent = "    " if is_markdown else "  "
+            console.write(indent + sanitized(str(each), LONGEST_COMMAND))
+
     cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"
     if shown.command is not None:
         manner = "in tabs ({}; --view puts them on one timeline):"
         manner = manner if shown.view is None else "on one timeline ({}), then click Apply:"
-        console.write(f"Open them {manner.format(cost)}")
-        console.write(f"  {sanitized(shown.command, LONGEST_COMMAND)}")
+        part(f"Open them {manner.format(cost)}", [shown.command])
     if shown.command is not None and shown.view is not None:
-        console.write(
+        part(
             f"  (2022.4 hangs on this command; there use File > Open {short_path(shown.view)}.) "
             "The names of rows are host and pid, in the order of the table."
         )
     if picks.in_browser:
-        console.write(f"Open each in a tab of {VIEWERS} ({size(picks.total_bytes)}):")
-        for file in picks.files:
-            console.write(f"  {sanitized(str(file), LONGEST_COMMAND)}")
+        part(f"Open each in a tab of {VIEWERS} ({size(picks.total_bytes)}):", picks.files)
     if shown.opened is not None:
-        console.write(shown.opened[:1].upper() + shown.opened[1:] + ".")
+        part(shown.opened[:1].upper() + shown.opened[1:] + ".")
     if shown.rsync is not None:
-        console.write("Copy them to the machine with the viewer:")
-        console.write(f"  {sanitized(shown.rsync, LONGEST_COMMAND)}")
+        part("Copy them to the machine with the viewer:", [shown.rsync])
 
 
 def _frame(picks: Picks) -> pl.DataFrame:

@@ -149,7 +149,8 @@ def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:
 
 
 def _left_out(failed: list[tuple[Path, RankscopeError]]) -> RunWarning:
-    named = and_more([error.message for _, error in failed], NAMED, "; ")
+    messages = (f"{path}: {error.message.removeprefix(f'{path}: ')}" for path, error in failed)
+    named = and_more([*messages], NAMED, "; ")
     return RunWarning(
         "left-out",
         f"{counted(len(failed), 'database')} {agreeing(len(failed), 'is', 'are')} left out: "

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import rankscope
+from rankscope.errors import ReportError
 from rankscope.history.fleet.collect import collect, databases, evidence_of
+from rankscope.history.fleet.evidence import RunEvidence
 from rankscope.history.fleet.fleet import fleet_of
 from tests.docs.test_json_schema import fits
 from tests.forge import forge, scene
@@ -63,6 +65,20 @@ def test_a_card_that_changes_places_is_found(runs: Path) -> None:
     verdicts = [rankscope.open_run(path).imbalance().verdict for path in sorted(runs.iterdir())]
     gain = sum(each.gain_ns or 0 for each in verdicts)
     assert suspect.cost_ns == pytest.approx(gain * RANKS, rel=1e-6)
+
+
+def test_what_is_left_out_is_named(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the error itself names the database or not."""
+    first, second, *others = databases([str(runs)])
+
+    def read(path: Path) -> RunEvidence:
+        if path in (first, second):
+            raise ReportError(f"{first}: is odd" if path == first else "has no step", hint="")
+        return evidence_of(path)
+
+    monkeypatch.setattr("rankscope.history.fleet.collect.evidence_of", read)
+    [warning] = collect([first, second, *others]).problems
+    assert warning.message == (f"2 databases are left out: {first}: is odd; {second}: has no step")
 
 
 def test_cached_answers_and_new_ones_are_the_same(
