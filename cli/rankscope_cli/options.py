@@ -173,7 +173,8 @@ MetricsOption = Annotated[
 PickMetric = Annotated[
     str | None,
     _metric_option(
-        "Metric that picks the ranks. Default: time_to_all_reduce, or work if it is unknown."
+        "Metric that picks the ranks. Default: time_to_all_reduce; work if that is unknown, "
+        "or lacks what the verdict is about."
     ),
 ]
 DrawnMetric = Annotated[

@@ -37,6 +37,9 @@ ARRIVALS = "collective_wait"
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load", ARRIVALS)
 """Metrics to pick reports by; the first known one is used."""
 
+AFTER_REDUCTION = ("optimizer", "other")
+"""Phases that the time to the last gradient reduction lacks, in whole or in part."""
+
 Rows = Callable[[list[int]], pl.DataFrame]
 """Gives the rows of some ranks."""
 
@@ -151,7 +154,8 @@ def picks_of(
         arrivals = len(comparison.selection.numbers) == 1 and lacks_phases(
             comparison.rows(NAMED_PHASES)
         )
-        names = (ARRIVALS, *DEFAULT_METRICS) if arrivals else DEFAULT_METRICS
+        after = comparison.verdict.cause in AFTER_REDUCTION
+        names = (ARRIVALS,) * arrivals + DEFAULT_METRICS[after:]
         metric = next(
             (name for name in names if scores[column_of(name)].is_not_null().any()), "iteration"
         )
@@ -166,6 +170,7 @@ def picks_of(
         metric,
         comparison.verdict.slow_sets,
         comparison.verdict.sets_with_more_work,
+        Counter(comparison.rows(["iteration"], flags=True).filter("flagged")["iteration"]),
         () if comparison.verdict.leading is None else comparison.verdict.leading.ranks,
         comparison.tables.database,
     )
@@ -181,6 +186,7 @@ def pick(
     metric: str,
     slow: Sequence[SlowSet],
     given_more: Collection[tuple[int, ...]],
+    flagged: Counter[int],
     leading: tuple[int, ...] = (),
     database: Path | None = None,
 ) -> Picks:
@@ -201,6 +207,7 @@ def pick(
         metric: what to rank by.
         slow: the sets of ranks that the verdict names; those that cost most first.
         given_more: those of these sets of ranks that are given more work.
+        flagged: iteration → how many ranks are flagged in it.
         leading: the ranks that lead where the verdict names none.
         database: the database, in whose folder moved reports are looked for.
 
@@ -234,7 +241,7 @@ def pick(
     rows, place = _in_one_file(rows, column, alone, own, files[picked[0]])
     begins = {rank: files[rank].starts_ns[place] for rank in picked}
     axes = _Axes(seen, lengths, utc_starts, begins)
-    looks = _looks(rows, column, slow, given_more, axes)
+    looks = _looks(rows, column, slow, given_more, axes, flagged)
     values = dict(ranked.select("rank", column).iter_rows())
     reports = {rank: located(files[rank].paths[place], database) for rank in picked}
     return Picks(
@@ -266,13 +273,14 @@ def _looks(
     slow: Sequence[SlowSet],
     given_more: Collection[tuple[int, ...]],
     axes: _Axes,
+    flagged: Counter[int],
 ) -> list[Look]:
     """The iterations to look at: one of each slow set of ranks, and a typical one.
 
     Args:
         rows: rank, iteration, `<metric>_ns` of the picked ranks.
         column: the metric's name.
-        slow, given_more: as in `pick`.
+        slow, given_more, flagged: as in `pick`.
     """
     per = _per_iteration(rows, column)
     iterations = {*rows["iteration"]}
@@ -293,8 +301,8 @@ def _looks(
         worst = _worst(per)
         looks.append(Look(f"The worst iteration: {worst}", (), (worst,), axes.windows(worst)))
     if rows["iteration"].n_unique() > 1:
-        slow_in = {number for _, when in slow for number in when}
-        typical = _typical(per, slow_in, {each.iteration for each in looks})
+        marked = flagged + Counter({number for _, when in slow for number in when})
+        typical = _typical(per, marked, [each.iteration for each in looks])
         title = f"A typical iteration: {typical}"
         looks.append(Look(title, (), (typical,), axes.windows(typical)))
     return looks
@@ -429,15 +437,12 @@ def _worst(per: pl.DataFrame) -> int:
     return int(per.sort("spread", "iteration", descending=[True, False])["iteration"][0])
 
 
-def _typical(per: pl.DataFrame, slow: set[int], shown: set[int]) -> int:
-    """The iteration most like the rest, in which nobody is slow.
-
-    Where somebody is in every iteration, it is one of these that is not shown anyway.
-    """
-    numbers = pl.col("iteration")
-    parts = (per.filter(~numbers.is_in([*known])) for known in (slow | shown, shown, ()))
-    usual = next(each for each in parts if each.height)
-    return int(usual.sort("off", "iteration")["iteration"][0])
+def _typical(per: pl.DataFrame, marked: Counter[int], shown: list[int]) -> int:
+    """The iteration with the fewest slow ranks that is most like the rest, and not shown anyway."""
+    others = per.filter(~pl.col("iteration").is_in(shown))
+    usual = others if others.height else per
+    marks = pl.Series("marks", [marked[number] for number in usual["iteration"]])
+    return int(usual.with_columns(marks).sort("marks", "off", "iteration")["iteration"][0])
 
 
 class _Axes(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Picks: labels, ties, culprits, windows, and what the GUI can open."""
 
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -26,6 +27,7 @@ def picked(
     more: tuple[int, ...] = (),
     also: tuple[SlowSet, ...] = (),
     files: dict[int, ReportFiles] | None = None,
+    flagged: Counter[int] | None = None,
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
@@ -37,9 +39,9 @@ def picked(
     )
     files = files or {rank: ReportFiles((folder / f"r {rank}.sqlite",), (0,)) for rank in values}
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
-    return picked_from(
-        wide, filled(views, RANK_ITERATIONS), files, starts, [(slow, iterations), *also], more
-    )
+    sets = [(slow, iterations), *also]
+    seen = filled(views, RANK_ITERATIONS)
+    return picked_from(wide, seen, files, starts, sets, more, flagged)
 
 
 def picked_from(
@@ -49,6 +51,7 @@ def picked_from(
     starts: dict[int, int | None],
     slow: list[SlowSet],
     more: tuple[int, ...] = (),
+    flagged: Counter[int] | None = None,
 ) -> Picks:
     return pick(
         scores(wide, ["work"], "mean"),
@@ -60,6 +63,7 @@ def picked_from(
         "work",
         slow,
         [more],
+        flagged or Counter(),
     )
 
 
@@ -110,6 +114,19 @@ def test_the_typical_iteration_is_one_in_which_nobody_is_slow() -> None:
     assert picked(values, 1, iterations=(0, 2)).looks[-1].iteration in (1, 3)
     of_slow = picked(values, 1, iterations=(0, 1, 2, 3)).looks
     assert len({each.iteration for each in of_slow}) == 2, "none is shown twice"
+
+
+def test_the_typical_iteration_is_one_with_the_fewest_flagged_ranks() -> None:
+    """Though those with more are more alike, or somebody is slow in every iteration."""
+    values = {0: [5, 6, 5, 4], 1: [9, 5, 9, 6], 2: [6, 7, 6, 5]}
+    always = picked(values, 1, iterations=(0, 1, 2, 3)).looks
+    rest = {0, 1, 2, 3} - {always[0].iteration}
+    usual = always[-1].iteration
+    assert usual in rest
+    crowded = Counter({number: 1 for number in rest}) + Counter([usual])
+    looks = picked(values, 1, iterations=(0, 1, 2, 3), flagged=crowded).looks
+    assert looks[0] == always[0]
+    assert looks[-1].iteration in rest - {usual}
 
 
 def test_the_verdict_says_which_iteration_to_look_at() -> None:
@@ -258,6 +275,13 @@ def test_without_reductions_work_is_picked_by(stored: MakeStored) -> None:
     assert run.pick_reports(clock="host", metric="load").metric == "load"
     accumulation = stored("no_sync").run
     assert accumulation.pick_reports(iter_range=slice(4, 7)).metric == "work"
+
+
+def test_what_follows_the_reduction_is_picked_by_work(stored: MakeStored) -> None:
+    run = stored("planted", kind="persistent", where="optimizer").run
+    picks, verdict = run.pick_reports(), run.imbalance().verdict
+    assert (picks.metric, verdict.cause) == ("work", "optimizer")
+    assert [each.rank for each in picks.picks if each.label == "max"] == [*verdict.ranks]
 
 
 def test_metrics_nobody_has_are_refused(sample: Stored) -> None:
