@@ -282,8 +282,8 @@ def _walk(
     if not stat.S_ISDIR(mode):
         if _is_odd(mode):
             fail(path, _odd(path, mode))
-        elif _unpacked(path):
-            fail(path, _packed(path))
+        elif problem := _foreign(path):
+            fail(path, problem)
         else:
             yield path, formats.of_named_file(path)
         return
@@ -313,16 +313,14 @@ def _walk(
             if _is_odd(mode := _mode(file)):  # opening it could take for ever
                 if formats.of_name(file.name):
                     fail(file, _odd(file, mode))
-            elif (
-                (kind := formats.of_file(file)) or formats.of_content(file.name) or _unpacked(file)
-            ):
+            elif (kind := formats.of_file(file)) or formats.of_content(file.name) or _foreign(file):
                 yield file, kind
 
 
 def _no_report(path: Path) -> UnreadableReport | None:
     """Why a file is no report although its suffix is that of reports, or of packed ones."""
-    if _unpacked(path):
-        return _packed(path)
+    if problem := _foreign(path):
+        return problem
     kind = formats.of_content(path.name)
     try:
         if kind is not None:
@@ -339,10 +337,18 @@ def _unpacked(path: Path) -> Path | None:
     return path.with_suffix("") if formats.is_known(path.stem) else None
 
 
-def _packed(path: Path) -> UnreadableReport:
-    return UnreadableReport(
-        f"{path}: is packed", hint=f"unpack it: {UNPACK[path.suffix]} {shlex.quote(str(path))}"
-    )
+def _foreign(path: Path) -> UnreadableReport | None:
+    """Why a file is no report, if its ending is that of a packed one or of another profiler."""
+    if _unpacked(path):
+        return UnreadableReport(
+            f"{path}: is packed", hint=f"unpack it: {UNPACK[path.suffix]} {shlex.quote(str(path))}"
+        )
+    if path.name.endswith(".xplane.pb"):
+        return UnreadableReport(
+            f"{path}: is a profile of JAX or TensorFlow, which rankscope does not read",
+            hint="record every process of the job with nsys: rankscope capture writes the script",
+        )
+    return None
 
 
 def _without_numbers(path: Path) -> str:

@@ -35,6 +35,16 @@ def test_a_database_in_place_of_reports(cli: Cli, sample: Stored) -> None:
     cli("imbalance", folder).refused(2, "runs/a.duckdb, runs/b.duckdb")
 
 
+@pytest.mark.parametrize("named", ["", "vm.xplane.pb"])
+def test_a_profile_of_jax(cli: Cli, tmp_path: Path, named: str) -> None:
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "vm.xplane.pb").write_bytes(b"\x0a\x10/host:CPU")
+    refused = cli("ingest", folder / named)
+    refused.refused(3 if named else 2, "vm.xplane.pb: is a profile of JAX", "rankscope capture")
+    assert "export it again" not in refused.err
+
+
 def test_the_next_command_is_about_the_same_iterations(cli: Cli, sample: Stored) -> None:
     done = cli("imbalance", "--db", sample.db, "--iter-range", "10:15", "--fail-above", "1")
     assert done.out.count("--iter-range 10:15.") == 1

@@ -279,6 +279,12 @@ class EventFile:
                 f"{self.path}: is a PyTorch execution trace, which has dependencies but no times",
                 hint="profile with torch.profiler.profile(...) and name the trace it exports",
             )
+        if b'"rocprofiler' in data:
+            return UnreadableReport(
+                f"{self.path}: is a profile of rocprofiler, which rankscope does not read",
+                hint="profile with torch.profiler: its ProfilerActivity.CUDA records AMD devices, "
+                "too; of jobs without PyTorch, only those on NVIDIA devices can be recorded (nsys)",
+            )
         return UnreadableReport(f"{self.path}: is JSON, but not a profiler trace", hint=NAME_HINT)
 
     def _batch(self, data: bytes) -> tuple[list[Event] | None, bytes]:

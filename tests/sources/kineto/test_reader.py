@@ -310,6 +310,7 @@ DAMAGED = {
     "bad gzip": (b"\x1f\x8bnonsense that is long enough", "cannot be read"),
     "cut gzip": (gzip.compress(b'{"traceEvents": [' + b'{"ph": "X"},' * 999)[:60], "truncated"),
     "execution trace": (b'{"nodes": [{"attrs": [{"name": "rf_id"}]}]}', "execution trace"),
+    "rocprofiler": (b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 5}}]}', "rocprofiler, which"),
     "older execution trace": (b'{"nodes": [{"id": 2, "rf_id": 0}]}', "execution trace"),
 }
 
