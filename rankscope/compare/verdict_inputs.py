@@ -70,6 +70,7 @@ def verdict_inputs(
             of_captures=comparison.of_captures,
             ends_alone=comparison.ends_alone,
             far_ranks=far,
+            world_size=comparison.scope.world_size,
             keep_time=keep_time(far, clocks),
         ),
         selected=numbers,

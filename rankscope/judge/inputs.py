@@ -33,6 +33,7 @@ class RunSummary(Struct, frozen=True):
     of_captures: bool = False  # each capture is one iteration, in which phases recur
     ends_alone: bool = False  # only the ends of iterations are recorded
     far_ranks: tuple[int, ...] = ()  # the time of day of their hosts is far from that of the others
+    world_size: int | None = None  # ranks of the job, as its environment says
     keep_time: bool = True  # no clock drifts like those of `far_ranks` if all are of one run
 
 

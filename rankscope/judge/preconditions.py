@@ -25,10 +25,15 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
     """Why nothing can be said of a run; None where something can."""
     run = inputs.run
     if run.ranks < 2:
-        return inconclusive(
-            "only one rank has a report, so there is nothing to compare it with",
-            "profile at least two ranks of the job and ingest their reports together",
+        only, settle = (
+            "the job has a single rank",
+            "rankscope plot phases shows where its time goes, and rankscope diff compares it with "
+            "another run of the job",
         )
+        if run.world_size != 1:
+            only = "only one rank has a report"
+            settle = "profile at least two ranks of the job and ingest their reports together"
+        return inconclusive(f"{only}, so there is nothing to compare it with", settle)
     if not run.keep_time:
         return inconclusive(
             f"{ranks_text(run.far_ranks, MOST_LISTED)} "

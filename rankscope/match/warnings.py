@@ -72,7 +72,7 @@ def communication_warnings(
     operations: Collection[str] = (),
     roles_given: bool = False,
 ) -> Iterator[RunWarning]:
-    """The warnings about waits and clocks.
+    """The warnings about waits and clocks; a rank alone has neither.
 
     Args:
         summary: the matched and unmatched calls, and the clocks.
@@ -81,6 +81,8 @@ def communication_warnings(
         operations: those of the calls where none was matched.
         roles_given: whether `--roles` tells who sends to whom.
     """
+    if len(ranks) < 2:
+        return
     reasons = summary.unmatched.group_by("reason").agg(
         pl.col("count").sum(), pl.col("rank").unique().sort()
     )
@@ -92,7 +94,7 @@ def communication_warnings(
             f"{reason}",
             tuple(affected),
         )
-    if not summary.calls and operations and len(ranks) > 1:
+    if not summary.calls and operations:
         peers = (
             "nor did the sends and receives of the neighbours that --roles names"
             if roles_given
@@ -106,7 +108,7 @@ def communication_warnings(
             f"{known and f' ({known})'}: waits, last arrivals and costs are unknown",
         )
     untied = [rank for rank in ranks if rank not in summary.clocks.fits]
-    if untied and len(ranks) > 1:
+    if untied:
         yield RunWarning(
             "clocks-unaligned",
             f"{named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "

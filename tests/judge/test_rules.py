@@ -133,7 +133,10 @@ def test_a_single_rank_is_inconclusive(stored: MakeStored) -> None:
     job = stored("plain", ranks=1)
     verdict = job.analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
-    assert verdict.next
+    assert "the job has a single rank" in verdict.sentence
+    assert "two ranks" not in verdict.next
+    assert "rankscope plot phases" in verdict.next
+    assert "unmatched-collectives" not in {each.code for each in job.run.compare().warnings}
     assert job.run.iterations()["flagged"].is_null().all()
     assert job.run.iterations()["wait_ns"].is_null().all()
 
