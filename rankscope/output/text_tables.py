@@ -258,7 +258,7 @@ def cost_note(result: Imbalance) -> str:
     costs = result.ranks.drop_nulls("cost_ns").sort("cost_ns", descending=True)["rank"]
     passed_on = bool(named) and not costs.is_empty() and costs[0] not in named
     waited = chain if result.chained or passed_on else ""
-    return f"time that others waited for it in these collectives{waited}"
+    return f"time that all others together waited for it in these collectives{waited}"
 
 
 def ranks_table(

@@ -84,8 +84,9 @@ def fleet_of(collected: Collected) -> Fleet:
                 "gpu-unknown",
                 f"{unknown} of {counted(runs.height, 'run')} {agreeing(unknown, 'does', 'do')} not "
                 "say which GPU each rank used: there a "
-                "slow GPU shows only as its host; trace CUDA with a newer nsys, or ingest "
-                "the reports again with --rebuild if an older rankscope read them",
+                "slow GPU shows only as its host; trace CUDA with a newer nsys (the PyTorch "
+                "profiler does not record it), or ingest the reports again with --rebuild if an "
+                "older rankscope read them",
             )
         )
     pieces = table["kind"].value_counts()

@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
-from rankscope.errors import ReportError, Unpaired
+from rankscope.errors import RankscopeError, ReportError, Unpaired
 from rankscope.ingestion.check.remedies import launcher_of, remedy, with_remedy
 from rankscope.ingestion.check.single_report import Examined
 from rankscope.match.warnings import missing_ranks, named
@@ -162,10 +162,12 @@ def _compared(reports: list[Examined]) -> Iterator[Placed]:
             hint = _parted(distinct) if unpaired else error.hint
             yield _placed(owner[rank], "cannot-be-paired", message, hint)
         return
+    choice = comparison.scope.choice
+    hints = {"nothing-to-compare": choice.hint} if isinstance(choice, RankscopeError) else {}
     for problem in dict.fromkeys((*comparison.scope.shift_warnings, *comparison.warnings)):
         for rank in problem.ranks or unnumbered or owner if problem.code not in BEFORE else ():
             message = problem.message.removeprefix(named(problem.ranks))
-            yield _placed(owner[rank], problem.code, message)
+            yield _placed(owner[rank], problem.code, message, hints.get(problem.code))
     iterations = comparison.scope.tables.iterations
     whole = {*iterations.filter("complete")["iteration"]}  # on some rank: a pause is on none
     by_rank = iterations.group_by("rank").agg("iteration").sort("rank")

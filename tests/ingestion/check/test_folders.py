@@ -88,6 +88,7 @@ def test_the_advice_leaves_out_a_report_that_was_cut_in_its_first_step(
     cut.write_text(text[: text.index("ProfilerStep") + 200])
     said = " ".join(cli("check", tmp_path / "job").out.split())
     assert "The verdict is impossible: no iteration is complete on every rank." in said
+    assert "read the others alone: rankscope ingest PROFILES --rebuild --ranks 0-1" in said
     assert cli("ingest", tmp_path / "job").code == 0
     refused = cli("imbalance")
     assert "rank 2 has none" in refused.err
