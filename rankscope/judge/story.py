@@ -17,7 +17,7 @@ from rankscope.judge.timing import Pattern, pattern_of
 from rankscope.model.intervals import Flags
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.util.numbers import ROBUST
-from rankscope.util.robust import Floats
+from rankscope.util.robust import Floats, lower_medians
 
 
 class Slow(Struct, frozen=True):
@@ -284,6 +284,8 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
     sought = share.copy()
     facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
+    own = excess.value - lower_medians(excess.value.T).T
+    usual_changes = np.abs(np.nan_to_num(own / excess.unit))
     significant = single = 0
     for _ in range(FEW):
         members, amount = _costliest(sought, event_of(noise), excess)
@@ -314,8 +316,10 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         named[members] = True
         rare = len(facts) == 1 or single <= max(RARE * len(numbers), 1)
         background = share if 2 * named.sum() > len(share) else share[~named]
-        if background.shape[1] >= FEW:  # a level is no event
+        if background.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
             background = background - np.median(background, axis=1, keepdims=True)
+            changes = usual_changes if len(background) == len(share) else usual_changes[~named]
+            background = np.fmin(np.abs(background), changes)
         if rare and chance_of_largest(amounts, np.abs(background), NOISE * noise) <= ALPHA:
             significant = len(facts)
     return facts[:significant]

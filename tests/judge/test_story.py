@@ -277,6 +277,15 @@ def test_ranks_that_are_fast() -> None:
     assert found.fast.ranks == (1, 2, 4)
 
 
+def test_ranks_as_slow_as_usual_hide_no_fact() -> None:
+    """Where most ranks wait for a late one, their hosts get ahead: the median rank works less."""
+    late = noise(8, 10) + 40.0
+    late[3:, 8:] -= 20.0
+    late[2, 8:] += 35.0
+    assert ranks_of(story(late)) == [(2,)]
+    assert story(late).slow[0].pattern.iterations == (9, 10)
+
+
 def test_a_host_that_stalls_once_is_one_fact() -> None:
     late = noise(16, 30)
     late[4:8, 11] += 40.0
