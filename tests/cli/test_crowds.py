@@ -287,6 +287,6 @@ def clear_or_in_use(output: Result) -> None:
     Three of the four ranks may leave nobody to capture.
     """
     if output.code == 2:
-        output.refused(2, "a capture of three ranks would not settle it")
+        output.refused(2, "a capture of few ranks would not settle it")
     elif output.code:
         output.refused(4, "is in use by another process")
