@@ -284,8 +284,8 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
     sought = share.copy()
     facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
-    own = excess.value - lower_medians(excess.value.T).T
-    usual_changes = np.abs(np.nan_to_num(own / excess.unit))
+    over_usual = excess.value - lower_medians(excess.value.T).T
+    own_changes = np.abs(np.nan_to_num(over_usual / excess.unit))
     significant = single = 0
     for _ in range(FEW):
         members, amount = _costliest(sought, event_of(noise), excess)
@@ -315,12 +315,12 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         share[fact.cells(excess)] = 0.0
         named[members] = True
         rare = len(facts) == 1 or single <= max(RARE * len(numbers), 1)
-        background = share if 2 * named.sum() > len(share) else share[~named]
-        if background.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
-            background = background - np.median(background, axis=1, keepdims=True)
-            changes = usual_changes if len(background) == len(share) else usual_changes[~named]
-            background = np.fmin(np.abs(background), changes)
-        if rare and chance_of_largest(amounts, np.abs(background), NOISE * noise) <= ALPHA:
+        beside = ~named | (2 * named.sum() > len(share))
+        background = np.abs(share[beside])
+        if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
+            level = np.median(share[beside], axis=1, keepdims=True)
+            background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
+        if rare and chance_of_largest(amounts, background, NOISE * noise) <= ALPHA:
             significant = len(facts)
     return facts[:significant]
 
