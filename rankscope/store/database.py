@@ -17,6 +17,7 @@ from rankscope.errors import DatabaseError, UsageError
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.schema import conform
 from rankscope.model.tables import PER_RANK, TABLES
+from rankscope.store.checked import identity, remember, remembered
 from rankscope.store.connection import (
     BUILT_IN,
     LEAST_MEMORY,
@@ -97,10 +98,13 @@ class Database:
         if not exists(path):
             check_accessible(path)
             raise DatabaseError(f"{path}: no such database", hint=hint_for_missing(path))
+        file = identity(path)
         database = cls(path, connect(path, read_only=not write, patience_s=patience_s))
         try:
             with clear_errors(path), database.transaction() if write else nullcontext():
-                database._known = enter(database._connection, path, write=write)
+                known = enter(database._connection, path, write=write)
+            known.checked.update(dict.fromkeys(remembered(file)))
+            database._known = replace(known, file=file)
         except BaseException:
             database.close()
             raise
@@ -140,9 +144,11 @@ class Database:
             raise full or not_created(path, error.strerror or "") from error
         if not is_new:
             return cls.open(path, write=True)
+        file = identity(path)
         database = cls(path, connect(path, read_only=False))
         if database._is_empty():  # else another process wrote to it first
-            database._known = Known(checked=dict.fromkeys(TABLES))  # only this process adds rows
+            # only this process adds rows
+            database._known = Known(checked=dict.fromkeys(TABLES), file=file)
         return database
 
     @classmethod
@@ -184,7 +190,10 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; what was checked of it is remembered."""
+        known = self._known
+        if known.file and known.file == identity(self.path):
+            remember(known.file, [name for name, seen in known.checked.items() if seen is None])
         self._connection.close()
 
     def shrink_cache(self) -> None:
@@ -197,6 +206,9 @@ class Database:
             self._connection.execute("checkpoint")
         except duckdb.Error as error:
             raise self._write_error(error) from error
+        before, now = self._known.file, identity(self.path)
+        is_same = before.split()[:2] == now.split()[:2]  # device and inode: none took its place
+        self._known = replace(self._known, file=now if is_same else "")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -310,7 +322,7 @@ class Database:
         with self.transaction():
             replace_tables(self._connection, {"rank_iterations": rank_iterations, **tables})
             checked = {name: seen for name, seen in self._known.checked.items() if name in TABLES}
-            self._known = Known(self._known.missing, checked)
+            self._known = Known(self._known.missing, checked, file=self._known.file)
             self._connection.execute(
                 "insert or replace into meta values ('rank_iterations_clock', ?)", [clock]
             )

@@ -73,12 +73,13 @@ class Known(Struct, frozen=True):
 
     `missing`: table → columns of the schema that the file lacks. `checked`: table → the iterations
     whose rows were checked; None: all rows. `present`: (table, column) → SQL type, in the file;
-    empty until it is needed.
+    empty until it is needed. `file`: its `identity` before it was opened.
     """
 
     missing: Mapping[str, Sequence[str]] = {}
     checked: dict[str, frozenset[int] | None] = {}
     present: dict[tuple[str, str], str] = {}
+    file: str = ""
 
 
 def facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
