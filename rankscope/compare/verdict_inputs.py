@@ -12,6 +12,7 @@ from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.story import Story, story_of
 from rankscope.match.communication import exposed
+from rankscope.match.point_to_point import NAMES_PEERS
 from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
 from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.match.roles import ALL
@@ -175,7 +176,9 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     operations = {*rows["operation"].cast(pl.String)}
     if SEND_RECEIVE not in operations:
         return frozenset()
-    groups = comparison.matching.streams.group_by("group").agg(pl.col("rank").unique().sort())
+    streams = comparison.matching.streams
+    streams = streams.filter(~pl.col("communicator").cast(pl.String).str.contains(NAMES_PEERS))
+    groups = streams.group_by("group").agg(pl.col("rank").unique().sort())
     ranks = comparison.tables.ranks["rank"].to_list()
     alone = [(rank,) for rank in ranks if len(operations) == 1]
     parts = (tuple(group) for group in groups["rank"].to_list() if len(group) < len(ranks))

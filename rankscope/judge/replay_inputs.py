@@ -92,8 +92,8 @@ def replay_parts(
     if iterations is not None:
         rows = rows.filter(shared["iteration"].is_in([*iterations]).gather(rows["instance"]))
         table = table.filter(pl.col("iteration").is_in([*iterations]))
-    if not all_tied(clocks, scope.tables) or rows.is_empty():
-        return None
+    if not all_tied(clocks, scope.tables) or rows.is_empty() or matched.senders:
+        return None  # a sender is not held up until its receiver comes
     known = columns_of(("iteration", "work", "time_to_all_reduce"))
     columns = ("rank", "iteration", "window_start_ns", *known)
     measures = scope.tables.read("measures", columns, iterations=iterations, clock=scope.clock)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM
 from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
-from rankscope.match.point_to_point import OPERATION, pair_peers
+from rankscope.match.point_to_point import NAMES_PEERS, OPERATION, named_transfers, pair_peers
 from rankscope.match.rank_axis import firsts
 from rankscope.model.arrays import distinct
 from rankscope.store.tables import LONG, SHORT, narrowed
@@ -89,8 +89,9 @@ class Calls:
         split = operation.is_in(SPLITTABLE)
         self._split += int(split.sum())
         self._unrooted += int((~operation.is_in(["rooted"])).sum())
-        if self._links:
-            self._sent.append(part.filter(operation.is_in([OPERATION])))
+        sent = part.filter(operation.is_in([OPERATION]))
+        if self._links or sent["communicator"].cast(pl.String).str.contains(NAMES_PEERS).any():
+            self._sent.append(sent)
         rows = narrowed(part if split.all() else part.filter(split))
         if rows.height < part.height:
             self._lose(part.filter(~split))
@@ -167,11 +168,17 @@ class Calls:
         return self._split < self._unrooted
 
     def peers(self) -> pl.DataFrame | None:
-        """The result of `pair_peers`; None where no transfer was paired."""
-        paired = pair_peers(pl.concat(self._sent), self._links) if self._sent else None
-        if paired is None or paired.is_empty():
+        """The result of `named_transfers`, or else `pair_peers`; None if no transfer was paired."""
+        if not any(part.height for part in self._sent):
             return None
-        self._lose(paired, -1)
+        wide = {"communicator": pl.String, "rank": pl.Int64, "iteration": pl.Int64}
+        sent = pl.concat(self._sent).cast(wide)  # type: ignore[arg-type]
+        paired = named_transfers(sent)
+        if paired.is_empty():
+            paired = pair_peers(sent, self._links)
+        if paired.is_empty():
+            return None
+        self._lose(sent.join(paired, on=["rank", "communicator", "start_ns"], how="semi"), -1)
         return paired
 
     def streams(self) -> pl.DataFrame:

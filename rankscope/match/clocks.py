@@ -73,6 +73,7 @@ class Group(NamedTuple):
     ranks: tuple[int, ...]
     ends: Times  # on each rank's own axis, ns; shape (instances, ranks), ascending
     starts: tuple[int, ...]  # UTC by each rank's own clock of the 0 of its axis, ns
+    error: float = 0.0  # of the ends, alike in all instances; ns
 
     def since(self, place: int, moment: int) -> Times:
         """The ends of the rank at that place by its own clock, in ns since a moment on UTC."""
@@ -307,14 +308,16 @@ def _tie(group: Group, middle: int, lines: dict[int, _Line]) -> None:
     for first in range(0, len(fresh), FITTED):
         columns = fresh[first : first + FITTED]
         difference = [reference - group.since(place, middle) for place in columns]
-        level, slope, spread = _fit(reference, np.stack(difference))
+        level, slope, spread = _fit(reference, np.stack(difference), group.error)
         for column, index in enumerate(columns):
             line = known._replace(level=float(level[column]), slope=float(slope[column]))
             if few:
-                error = float(np.hypot(ASSUMED_SPREAD_NS, known.error(when)))
+                error = float(np.hypot(ASSUMED_SPREAD_NS + group.error, known.error(when)))
                 line = line._replace(spread=error, loose=ASSUMED_DRIFT_PPM * 1e-6, tied=when)
             else:
-                line = line._replace(spread=float(np.hypot(spread[column], known.spread)))
+                line = line._replace(
+                    spread=float(np.hypot(spread[column] + group.error, known.spread))
+                )
             lines[group.ranks[index]] = line
 
 
@@ -332,6 +335,7 @@ def _check_units(lines: dict[int, _Line], lowest: int, longest: int) -> None:
 def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: int) -> None:
     """Refit every rank, in place, to the consensus of its collectives."""
     shared: dict[int, list[tuple[Floats, Floats]]] = {rank: [] for rank in lines}
+    errors = dict.fromkeys(lines, 0.0)
     for group in groups:
         places = [place for place, rank in enumerate(group.ranks) if rank in lines]
         if len(places) < 2:
@@ -340,15 +344,16 @@ def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: i
         consensus = medians(np.stack(ends, axis=1))
         for place, own in zip(places, ends, strict=True):
             shared[group.ranks[place]].append((consensus, own))
+            errors[group.ranks[place]] = max(errors[group.ranks[place]], group.error)
 
-    def refitted(parts: list[tuple[Floats, Floats]]) -> _Line:
+    def refitted(parts: list[tuple[Floats, Floats]], error: float) -> _Line:
         when, ends = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(when, kind="stable")
-        level, slope, spread = _fit(when[order], (when - ends)[order][None])
+        level, slope, spread = _fit(when[order], (when - ends)[order][None], error)
         return _Line(float(level[0]), float(slope[0]), float(spread[0]))
 
     # one by one: these steps are so short that threads would wait for each other
-    changes = {rank: refitted(parts) for rank, parts in shared.items() if parts}
+    changes = {rank: refitted(parts, errors[rank]) for rank, parts in shared.items() if parts}
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():
         line = lines[rank]
@@ -359,12 +364,15 @@ def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: i
         )
 
 
-def _fit(when: Times | Floats, difference: Times | Floats) -> tuple[Floats, Floats, Floats]:
+def _fit(
+    when: Times | Floats, difference: Times | Floats, error: float = 0.0
+) -> tuple[Floats, Floats, Floats]:
     """Level, slope and spread of each row of `difference` over `when`.
 
     Args:
         when: ns since the middle, ascending; shape (n,).
         difference: ns; shape (m, n).
+        error: of each difference; ns.
 
     Returns:
         Three arrays of shape (m,); the slope is 0 where it is not distinguishable from jitter, or
@@ -379,7 +387,7 @@ def _fit(when: Times | Floats, difference: Times | Floats) -> tuple[Floats, Floa
     if apart.any():
         slope = medians(rise[:, apart] / run[apart])
     level, spread = _level(values - slope[:, None] * elapsed)
-    moves = np.abs(slope) * float(elapsed[-1] - elapsed[0]) >= DRIFT_SPREADS * spread
+    moves = np.abs(slope) * float(elapsed[-1] - elapsed[0]) >= DRIFT_SPREADS * (spread + error)
     if not moves.all():
         level[~moves], spread[~moves] = _level(values[~moves])
     return level, np.where(moves, slope, 0.0), spread

@@ -18,6 +18,7 @@ from rankscope.match.clocks import (
     solve_clocks,
 )
 from rankscope.match.communicators import STREAM, communicators, labelled
+from rankscope.match.point_to_point import meetings
 from rankscope.store.tables import narrowed
 from rankscope.util.threads import threaded
 
@@ -61,7 +62,8 @@ class Matched(Struct, frozen=True):
     instance, sorted: group (the communicator's set of members), operation, iteration, ordinal.
     `streams`: rank, place, communicator, label and group. `groups`: group, label and members (a
     count). `unmatched`: rank, label, operation, count and reason of calls that belong to no
-    instance; `lost`: iteration and lasted_ns, from arrival to end, of those calls.
+    instance; `lost`: iteration and lasted_ns, from arrival to end, of those calls. `senders`:
+    group → who sends, where a group is a rank and another that receives from it.
     """
 
     rows: pl.DataFrame
@@ -71,6 +73,7 @@ class Matched(Struct, frozen=True):
     unmatched: pl.DataFrame
     lost: pl.DataFrame
     clocks: Clocks
+    senders: dict[int, int] = {}
 
     @property
     def summary(self) -> MatchSummary:
@@ -161,8 +164,16 @@ def match(
     )
     labels = groups.select("group", "label")
     streams = streams.select(*STREAM, "label", "group")
+    senders: dict[int, int] = {}
     if peers is not None:
         rows, shared, streams, groups = _with_peers(rows, shared, streams, groups, peers)
+        if "sender" in peers.columns:
+            of_label = dict(peers.select("label", "sender").unique().iter_rows())
+            senders = {
+                group: of_label[label]
+                for group, label in groups.select("group", "label").iter_rows()
+                if label in of_label
+            }
     matched = Matched(
         rows,
         shared,
@@ -174,10 +185,13 @@ def match(
         .sort("rank", "label", "operation", "reason"),
         lost,
         Clocks({}, 0, "none") if known is None else known.clocks,
+        senders,
     )
     if known is not None:
         return matched
     ends = _ends(matched, utc_starts, doubtful)
+    if peers is not None and senders:
+        ends += _meeting(meetings(peers), utc_starts)
     clocks = solve_clocks(ends, min(utc_starts, default=0), spans)
     return replace(matched, clocks=clocks)
 
@@ -249,7 +263,8 @@ def _with_peers(
         ),
         on=INSTANCE,
     ).sort("group", "rank", "instance")
-    pairs = peers.select(streams.columns).unique().cast(dict(streams.schema))  # type: ignore[arg-type]
+    pairs = peers.select(streams.columns).unique(["rank", "group"])
+    pairs = pairs.cast(dict(streams.schema))  # type: ignore[arg-type]
     # groups without a complete instance may have higher numbers than the others
     known = pl.col("group") < first_free
     return (
@@ -260,15 +275,30 @@ def _with_peers(
     )
 
 
+def _meeting(meetings: pl.DataFrame, utc_starts: dict[int, int | None]) -> list[Group]:
+    """`point_to_point.meetings` of each two ranks."""
+    return [
+        Group(
+            pair,
+            part.select("own_ns", "other_ns").to_numpy(),
+            tuple(utc_starts.get(each) or 0 for each in pair),
+            float(part["error_ns"].median()),  # type: ignore[arg-type]
+        )
+        for pair, part in meetings.partition_by("one", "other", as_dict=True).items()
+    ]
+
+
 def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int]) -> list[Group]:
     """The ends of each group's instances.
 
     Of groups whose members are `doubtful`, a few instances would not show that they are no
-    members: those are left out.
+    members: those are left out. A sender and its receiver do not end together.
     """
     end = matched.rows["end_ns"].to_numpy()
     group_ends = []
     for group, members, where, rows in matched.blocks():
+        if group in matched.senders:
+            continue
         if group in doubtful and where.stop - where.start < LEAST_INSTANCES:
             continue
         ranks = tuple(matched.ranks(rows, members))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rankscope.match.calls import COLUMNS
 from rankscope.match.clocks import Clocks, with_hosts
 from rankscope.match.collectives import Matched, MatchSummary, ReusedMatching, match
+from rankscope.match.point_to_point import NAMES_PEERS
 from rankscope.match.roles import MAKEUP, Roles, given_roles, inferred_roles
 from rankscope.match.selection import Scope, common_iterations
 from rankscope.match.wait_sums import Waits, sum_waits
@@ -96,10 +97,11 @@ def match_again(
     Args:
         scope: the ranks, the clock and the iterations.
         matching: the result of matching all iterations.
-        links: pairs of ranks that send to each other; with them all iterations are matched.
+        links: pairs of ranks that send to each other; with them, or with transfers whose peers the
+            reports name, all iterations are matched.
         iterations: only calls in these; None: in all that are complete on every rank.
     """
-    if links:
+    if links or matching.streams["communicator"].cast(pl.String).str.contains(NAMES_PEERS).any():
         return match_calls(scope, links)
     matched = match_run(scope, [], matching.reused(), iterations)
     return _with_waits(scope, matched, matching.groups, iterations)

@@ -40,9 +40,9 @@ class WaitedCollectives(Struct, frozen=True):
     closer than the split's error). `streams`: that of `Matched`.
 
     `groups`: group, label, members, ends_error_ns (how far the ends of its members scatter, which
-    is the error of waits by duration), clock_error_ns (the largest residual of its members, that
-    of waits by arrival; null where one is not tied), apart_ns (median difference of both), shown
-    (`duration` or `arrival`, whichever errs less).
+    is the error of waits by duration; null for a sender and a receiver), clock_error_ns (the
+    largest residual of its members, that of waits by arrival; null where one is not tied), apart_ns
+    (median difference of both), shown (`duration` or `arrival`, whichever errs less).
     """
 
     rows: pl.DataFrame
@@ -94,13 +94,17 @@ def with_waits(
             *_, ends_error, clock_error, apart, shown = fixed[group]
         else:
             ends_error, clock_error = _errors(matched, both, ranks, utc_starts)
+            if one_sided := group in matched.senders and clock_error is not None:
+                ends_error = None  # its members do not end together
             sure = clock_error is not None and ends_error is not None and clock_error < ends_error
-            shown, apart = "arrival" if sure else "duration", None
+            shown, apart = "arrival" if sure or one_sided else "duration", None
         if shown == "arrival" or (clock_error is not None and group not in fixed):
             late = by_arrival(matched, both, members, utc_starts)
-            if group not in fixed:
+            if group not in fixed and ends_error is not None:
                 apart = round(float(medians(np.abs(waits - late).reshape(1, -1))[0]))
             waits = late if shown == "arrival" else waits
+            if group in matched.senders:
+                waits = _where_held(waits, both)
             del late
         wait[rows] = waits.ravel()
         transfer[where] = (
@@ -122,6 +126,12 @@ def with_waits(
         matched.streams,
         pl.DataFrame(groups, schema=GROUPS, orient="row"),
     )
+
+
+def _where_held(waits: Times, rows: pl.DataFrame) -> Times:
+    """The waits of a send and receive: who left before the other came did not wait for it."""
+    lasted = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(waits.shape)
+    return np.where(lasted < waits, 0, waits)
 
 
 def _errors(

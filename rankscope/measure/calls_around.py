@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.arrays import filled, holds, is_null, rows_of, taken, with_series
-from rankscope.model.schema import OPERATION
+from rankscope.model.schema import OPERATION, PEERS
 
 AROUND = pl.Schema(
     {"start": pl.Int64(), "end": pl.Int64(), "thread": pl.Int64(), "around": OPERATION}
@@ -79,7 +79,10 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     stated = alone & is_null(operation)
     for inexact in INEXACT:
         stated |= within & holds(operation == inexact)
+    around = taken(calls["around"], np.maximum(call, 0))
+    # a group of sends and receives, as the trace names their peers
+    exact = holds((operation == INEXACT[1]) & work["communicator"].str.contains(PEERS))
+    stated &= ~(exact & (around == UNKNOWN).to_numpy())
     if not stated.any():
         return work
-    around = taken(calls["around"], np.maximum(call, 0))
     return with_series(work, operation.zip_with(pl.Series(~stated), around))

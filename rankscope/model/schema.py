@@ -65,7 +65,7 @@ DEVICE_WORK = pl.Schema(
         "operation": OPERATION,  # of communication, null for others
         "bytes": pl.Int64(),  # moved; of a collective its message, null where unknown
         "grid": pl.Int64(),  # blocks of a kernel, null for others
-        "communicator": pl.String(),  # of a collective, the same on every rank; null where unknown
+        "communicator": pl.String(),  # the same on every rank, or as PEERS; null where unknown
         "sequence": pl.Int64(),  # of a collective in its communicator; null where unknown
         "graph": pl.Boolean(),  # replayed from a CUDA graph
         "launch": pl.Int64(),  # start of the API call that launched it; null without a record
@@ -73,6 +73,9 @@ DEVICE_WORK = pl.Schema(
     }
 )
 """Kernels, copies and sets on the device, joined with their launches, a row an operation."""
+
+PEERS = "^(to|from) [0-9]"
+"""In place of a communicator: whom a kernel sends to and receives from, as `to 5, from 3`."""
 
 STREAM = ("device", "context", "stream")
 """Columns of DEVICE_WORK that name a stream of a process."""

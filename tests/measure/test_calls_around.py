@@ -20,8 +20,13 @@ def around(*ranges: tuple[str, int, int]) -> pl.DataFrame:
 def test_an_operator_that_also_copies_leaves_the_kernel_to_the_call_inside() -> None:
     calls = around(("c10d::allgather_", 0, 100), ("nccl:all_gather", 10, 50))
     work = pl.DataFrame(
-        {"kind": ["kernel"] * 2, "launch": [20, 60], "launch_thread": [1, 1], "name": ["x", "copy"]}
-    )
+        {
+            "kind": ["kernel"] * 2,
+            "launch": [20, 60],
+            "launch_thread": [1, 1],
+            "name": ["x", "copy"],
+        },
+    ).with_columns(communicator=pl.lit(None, pl.String))
     none = pl.lit(None, DEVICE_WORK["operation"]).alias("operation")
     assert with_calls_around(work.with_columns(none), calls)["operation"].to_list() == [
         "all_gather",
@@ -39,3 +44,14 @@ def test_the_call_that_tells_the_kind_counts() -> None:
 @pytest.mark.parametrize("name", ["fsdp::all_gather_copy_in", "symm_mem::fused_all_gather_matmul"])
 def test_an_operator_that_copies_or_computes_tells_nothing(name: str) -> None:
     assert around((name, 0, 99)).is_empty()
+
+
+@pytest.mark.parametrize(
+    ("peers", "operation"), [("to 1", "point_to_point"), ("7 [0,1]", "grouped")]
+)
+def test_a_group_is_of_sends_where_its_kernel_names_peers(peers: str, operation: str) -> None:
+    work = pl.DataFrame({"kind": ["kernel"], "launch": [20], "launch_thread": [1]}).with_columns(
+        communicator=pl.lit(peers), operation=pl.lit("point_to_point", DEVICE_WORK["operation"])
+    )
+    output = with_calls_around(work, around(("nccl:coalesced", 0, 99)))
+    assert output["operation"].to_list() == [operation]

@@ -18,7 +18,7 @@ OF_ANY = {
     "clock-wrong": "ingest each job alone if these are two; else synchronise the clocks of the "
     "hosts (NTP), on which the numbers do not depend",
     "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each; "
-    "sends and receives tie clocks only with --roles",
+    "sends and receives that name no peers tie clocks only with --roles",
     "device-clock-wrong": "nothing to do if the numbers look right; a newer profiler or driver may "
     "convert times correctly",
     "iterations-unnamed": "give that --iteration; if the ranges are something else, nothing to do",
@@ -38,8 +38,8 @@ OF_ANY = {
     "unmatched-collectives": "ingest the reports of all ranks, recorded in the same steps",
     "waits-disagree": "nothing to do; take waits below that difference with caution",
     "waits-lower-bounds": "record every rank, and ingest all reports together",
-    "waits-unknown": "record the communication on every rank; for sends and receives, give "
-    "--roles with pp=; nothing tells more of MPI_Wait",
+    "waits-unknown": "record the communication on every rank; for sends and receives that "
+    "name no peers, give --roles with pp=; nothing tells more of MPI_Wait",
     "warmup-unsettled": "look at rankscope plot heatmap, and choose iterations with --iter-range",
 }
 """Warning code → what to do, whatever recorded the reports."""

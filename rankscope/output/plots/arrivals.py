@@ -72,7 +72,7 @@ def lateness(comparison: Comparison) -> pl.DataFrame:
                 (
                     *(["ingest several ranks"] if comparison.tables.ranks.height == 1 else []),
                     advice(Record.COMMUNICATION, recorder_of(comparison.tables.reports["kind"])),
-                    "sends and receives need --roles with pp=",
+                    "sends and receives that name no peers need --roles with pp=",
                 )
             ),
         )

@@ -56,7 +56,15 @@ OWNED: dict[str, pl.DataType] = dict.fromkeys(
 )
 
 SCHEMAS: dict[str, pl.Schema] = {
-    RANGE: pl.Schema({**OWNED, "domain": pl.String(), "name": pl.String(), "external": pl.Int64()}),
+    RANGE: pl.Schema(
+        {
+            **OWNED,
+            "domain": pl.String(),
+            "name": pl.String(),
+            "external": pl.Int64(),
+            "peer": pl.String(),
+        }
+    ),
     LAUNCH: pl.Schema(
         {
             **OWNED,
@@ -92,9 +100,9 @@ SCHEMAS: dict[str, pl.Schema] = {
     NAMED: pl.Schema({"owner": pl.Int64, "rank": pl.Int64}),
 }
 """Nature → columns: times on the file's axis, the rest as in RANGES and DEVICE_WORK. `external`
-is the id of an operator, `full` a kernel's whole name, `operation` what the trace states;
-`correlation` links work to its launch, which `waits` if it holds its thread until the device is
-done, and launches a `kernel` or something else."""
+is the id of an operator, `peer` whom it sends to or receives from, `full` a kernel's whole name,
+`operation` what the trace states; `correlation` links work to its launch, which `waits` if it holds
+its thread until the device is done, and launches a `kernel` or something else."""
 
 NEEDED = {
     RANGE: ["start", "end", "process", "thread"],
@@ -209,10 +217,16 @@ def _ranges(frame: pl.DataFrame) -> pl.DataFrame:
         external=pl.coalesce("external", "older"),
     )
     if not frame["collective"].count():
-        return ranges
+        return ranges.with_columns(peer=pl.lit(None, pl.String))
     is_call = (name == "record_param_comms") & collective.is_not_null()
     of_call = pl.format("nccl:{}", collective)
-    return ranges.with_columns(name=pl.when(is_call).then(of_call).otherwise(name))
+    peer = (
+        pl.when(is_call & (collective == "send"))
+        .then(pl.format("to {}", "destination"))
+        .when(is_call & (collective == "recv"))
+        .then(pl.format("from {}", "source"))
+    )
+    return ranges.with_columns(name=pl.when(is_call).then(of_call).otherwise(name), peer=peer)
 
 
 def _work(frame: pl.DataFrame) -> pl.DataFrame:
@@ -318,11 +332,13 @@ SOURCES: dict[str, tuple[bool, Read]] = {
     "bytes": (False, _numbers("bytes")),
     "elements": (False, _numbers("elements")),
     "sequence": (False, _numbers("sequence")),
+    "source": (False, _numbers("source")),
+    "destination": (False, _numbers("destination")),
 }
 """Column → whether it is read from the events, else from their `args`; and how."""
 
 TAKEN = {
-    RANGE: "process thread rank category name collective external older",
+    RANGE: "process thread rank category name collective external older source destination",
     LAUNCH: "process thread rank name correlation",
     WORK: "owner thread rank category name collective external older correlation device context "
     "stream bytes grid element elements communicator sequence",

@@ -84,6 +84,8 @@ class Args(msgspec.Struct, gc=False):
     group: Number = msgspec.field(default=None, name="Process Group Name")
     members: str | list[int] | None = msgspec.field(default=None, name="Process Group Ranks")
     sequence: Number = msgspec.field(default=None, name="Seq")
+    source: Number = msgspec.field(default=None, name="Src Rank")
+    destination: Number = msgspec.field(default=None, name="Dst Rank")
     rank: Any = None  # in traces that a tool merged from those of several ranks
     name: Any = None  # of a process, in an event that names it
 

@@ -47,6 +47,7 @@ from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 from rankscope.sources.kineto.limits import LIMITS, Limits
 from rankscope.sources.kineto.merged import Owners, apart, owners, rank_of, without_rank
+from rankscope.sources.kineto.peers import with_peers
 from rankscope.sources.kineto.windows import Frames, base_time, complete_until, in_one
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import and_more, counted
@@ -128,7 +129,7 @@ def read(
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
     work, calls = _communicating(work, words), _nth_calls(launches, owned.within)
-    device_work = _device_work(work, calls, ranges, process, owned)
+    device_work = with_peers(_device_work(work, calls, ranges, process, owned), ranges)
     sync_calls = conform(launches.filter("waits"), SYNC_CALLS, drop_others=True)
     lost = outside_captures(
         _without_record(calls, device_work), launches.filter(pl.col("captures") != 0)

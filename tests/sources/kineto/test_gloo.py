@@ -15,7 +15,9 @@ def ranges(*rows: tuple[int, int, int, str]) -> pl.DataFrame:
             (start, end, 9, thread, "operators" if "::" in name else "", name, None)
             for start, end, thread, name in rows
         ],
-        schema={name: SCHEMAS[RANGE][name] for name in SCHEMAS[RANGE] if name != "rank"},
+        schema={
+            name: SCHEMAS[RANGE][name] for name in SCHEMAS[RANGE] if name not in ("rank", "peer")
+        },
         orient="row",
     )
 

@@ -1,0 +1,124 @@
+"""Sends and receives whose peers the reports name: paired, tied to one clock, with their waits."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.match.clocks import Group, solve_clocks
+from rankscope.match.communication import match_again, match_calls
+from rankscope.match.point_to_point import OPERATION, meetings, named_transfers
+from rankscope.match.waits import shown_error
+from rankscope.model.schema import COLLECTIVES
+from tests.frames import filled
+from tests.match.worlds import instances_of
+from tests.pipeline_job import TRANSFER_US, Pipeline, write
+
+Waits = dict[tuple[int, int], list[float]]
+
+
+def ingested(folder: Path, job: Pipeline) -> tuple[rankscope.Run, Waits]:
+    waits = write(folder, job)
+    db = folder / "run.duckdb"
+    rankscope.ingest(sorted(folder.glob("*.json")), db, jobs=1)
+    return rankscope.open_run(db), waits
+
+
+def test_a_pipeline_is_matched_without_roles(tmp_path: Path) -> None:
+    job = Pipeline(slow=(3, 4))  # neighbours are no stage, as replicas are
+    run, true = ingested(tmp_path, job)
+    comparison = run.compare()
+    assert not comparison.warnings
+    assert comparison.verdict.ranks == (3, 4)
+    assert "not matched" not in comparison.verdict.sentence
+    fits = comparison.matching.clocks.fits
+    bound = 1000 * TRANSFER_US * (job.stages - 1)
+    for rank, fit in fits.items():
+        assert abs(fit.offset_ns + 1000 * job.ahead * rank) <= fit.spread_ns <= bound
+    assert fits[1].spread_ns == pytest.approx(1000 * TRANSFER_US, rel=0.01)
+    calls = match_calls(comparison.scope, [])
+    again = match_again(comparison.scope, comparison.matching, [], (3, 4))
+    assert instances_of(again.waited).equals(instances_of(calls.waited))
+    assert calls.matched.lost["lasted_ns"].sum() == 0
+    assert (shown_error(calls.waited.groups) or 0) <= bound
+    rows = instances_of(calls.waited).cast({"group": pl.Int64})
+    for group, sender in calls.matched.senders.items():
+        part = rows.filter(group=group).sort("iteration", "ordinal")
+        receiver = part.filter(pl.col("rank") != sender)
+        first = job.batches * receiver["iteration"][0]
+        waits = [1000 * each for each in true[sender, receiver["rank"][0]]][first:]
+        assert receiver["wait"].to_list() == pytest.approx(waits, abs=1000)
+        assert set(part.filter(rank=sender)["wait"]) == {0}, "buffers have taken the message"
+
+
+def kernel(rank: int, peers: str, start: int, end: int, iteration: int = 0) -> dict[str, object]:
+    return {
+        "rank": rank,
+        "communicator": f"named {peers}",
+        "start_ns": start,
+        "arrival_ns": start - 5,
+        "end_ns": end,
+        "iteration": iteration,
+    }
+
+
+def sent(*kernels: dict[str, object]) -> pl.DataFrame:
+    frame = pl.DataFrame(kernels).with_columns(operation=pl.lit(OPERATION))
+    wide = {"communicator": pl.String, "rank": pl.Int64, "iteration": pl.Int64}
+    return filled(frame, COLLECTIVES).cast(wide)
+
+
+def test_a_kernel_may_send_and_receive() -> None:
+    frame = sent(
+        kernel(0, "to 1, from 1", 10, 60),
+        kernel(1, "from 0", 20, 30),
+        kernel(1, "to 0", 40, 50),
+    )
+    columns = ("label", "rank", "arrival_ns", "ordinal", "group")
+    assert named_transfers(frame).sort("group", "rank").select(columns).rows() == [
+        ("rank 0 to 1", 0, 10, 0, 0),
+        ("rank 0 to 1", 1, 20, 0, 0),
+        ("rank 1 to 0", 0, 10, 0, 1),
+        ("rank 1 to 0", 1, 40, 0, 1),
+    ]
+
+
+def test_transfers_that_one_side_lacks_are_left_alone() -> None:
+    frame = sent(
+        kernel(0, "to 1", 10, 12),
+        kernel(0, "to 1", 20, 22),
+        kernel(1, "from 0", 20, 30),
+        kernel(0, "to 1", 110, 112, 1),
+        kernel(1, "from 0", 120, 130, 1),
+        kernel(1, "to 2", 140, 142, 1),
+    )
+    assert named_transfers(frame).select("rank", "iteration").rows() == [(0, 1), (1, 1)]
+
+
+def test_the_soonest_transfers_of_both_directions_tell_the_clocks() -> None:
+    """Rank 1's clock is 1,000 ahead; a message takes 20."""
+    frame = sent(
+        kernel(0, "to 1", 100, 105),
+        kernel(1, "from 0", 1050, 1120),
+        kernel(0, "to 1", 200, 205),
+        kernel(1, "from 0", 1900, 1920),  # came late, and tells less
+        kernel(1, "to 0", 1300, 1305),
+        kernel(0, "from 1", 250, 320),
+        kernel(0, "to 1", 1100, 1105, 1),
+        kernel(1, "from 0", 2600, 2620, 1),  # waited for nobody in this iteration
+        kernel(1, "to 0", 2300, 2305, 1),
+        kernel(0, "from 1", 1250, 1320, 1),
+    )
+    found = meetings(named_transfers(frame))
+    assert found.select("own_ns", "other_ns", "error_ns").rows() == [(210, 1210, 20)]
+
+
+@pytest.mark.parametrize(("error", "drift"), [(0.0, -100.0), (50_000.0, 0.0)])
+def test_a_drift_smaller_than_the_error_is_none(error: float, drift: float) -> None:
+    when = np.arange(0, 1_000_000_001, 100_000_000)
+    group = Group((0, 1), np.stack([when, when + when // 10_000], axis=1), (0, 0), error)
+    fit = solve_clocks([group], 0).fits[1]
+    assert fit.drift_ppm == pytest.approx(drift, rel=0.01)
+    assert fit.spread_ns >= error
