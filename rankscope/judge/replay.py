@@ -2,6 +2,7 @@
 
 A rank does its own work in order. At a collective it arrives; the collective starts when all its
 members have arrived and its predecessor on the communicator is through, and takes what it took.
+A rooted one lets each member go some time after those members arrived that came before it went.
 Where exposed communication ended with a collective, the rank is held up until that one ends.
 """
 
@@ -21,7 +22,9 @@ from rankscope.judge.replay_inputs import (
     Small,
     chunk_input,
 )
+from rankscope.judge.replay_rooted import Rooted, RootedCalls, with_rooted
 from rankscope.match.clocks import Aligner
+from rankscope.model.intervals import Flags
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of, columns_of
 from rankscope.util.robust import Floats
@@ -32,6 +35,9 @@ MOST_PASSES = 10_000
 
 MOST_TOGETHER = 4_000_000
 """Calls that are played at once, summed over healings; at least one healing is played."""
+
+NEVER = np.iinfo(np.int64).min
+"""Placeholder for a moment before all others."""
 
 
 class Healing(NamedTuple):
@@ -52,7 +58,9 @@ class Step(NamedTuple):
     service: Floats  # what each takes once its last member and those before it are there, ns
     which: Numbers  # the instances
     freed: Small  # the intervals that they end
-    freeing: Numbers  # and the instance that ends each, by its place here
+    freeing: Numbers  # and the end that ends each, by its place in `with_rooted`
+    rooted: list[Rooted]
+    ends: Numbers  # the place of the end of each call there
 
 
 class Lasted(NamedTuple):
@@ -150,14 +158,9 @@ class Replay:
 
     def _plan(self, run: ReplayInput) -> None:
         """The order in which instances are played: all of a level at once."""
-        limits = np.iinfo(np.int64)
         instance = run.instance
-        count = int(instance.max(initial=-1)) + 1
-        last, done = np.full(count, limits.min), np.full(count, limits.max)
-        np.maximum.at(last, instance, run.arrived)
-        np.minimum.at(done, instance, run.ended)
-        group = np.zeros(count, dtype=np.int64)
-        group[instance] = run.group
+        group, rooted, last, done = _instances(run)
+        count = len(group)
         # an instance is played after all that its members called before it
         level = _levels(np.split(instance, np.cumsum(run.counts)[:-1]), count)
         order = np.argsort(level, kind="stable")
@@ -179,8 +182,9 @@ class Replay:
         self._held = np.split(held, np.cumsum(run.blocked + 1)[:-1])
         self._count = count
         self._groups = int(group.max(initial=-1)) + 1
+        self._rooted = RootedCalls(run, calls, done) if rooted.any() else None
         # what an instance takes once its last member and its predecessor are there
-        through = np.full(self._groups, np.iinfo(np.int64).min)
+        through = np.full(self._groups, NEVER)
         self._service = np.full(count, np.nan)
         self._steps: list[Step] = []
         steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
@@ -190,20 +194,23 @@ class Replay:
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
             self._service[which] = np.maximum(done[which] - ready, 0)
-            predecessor_end = np.where(behind[which] < 0, limits.min, done[behind[which]])
+            predecessor_end = np.where(behind[which] < 0, NEVER, done[behind[which]])
             in_queue = (ready < predecessor_end) & (predecessor_end <= done[which])
             ready = np.where(in_queue, predecessor_end, ready)
             queued = np.flatnonzero(in_queue)
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
             starts, ends = first[which] - low, self._ends[low:high]
+            of = slice(low, high)
+            if self._rooted:
+                apart = self._rooted.step(of, rooted[which], sizes[which])
+            else:
+                apart = [], np.repeat(np.arange(len(which)), sizes[which])
             freeing = np.flatnonzero(ends >= 0)
-            owner = np.searchsorted(starts, freeing, side="right") - 1
             queues = queued, behind[which[queued]]
-            frees = ends[freeing], owner
-            self._steps.append(
-                Step(slice(low, high), starts, groups, *queues, service, which, *frees)
-            )
+            frees = ends[freeing], apart[1][freeing]
+            self._steps.append(Step(of, starts, groups, *queues, service, which, *frees, *apart))
+        self._service[rooted] = np.nan
 
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
         """The time that each healing would save, ns, at least 0.
@@ -261,6 +268,8 @@ class Replay:
             savings = np.stack([unchanged if h.transfer is None else h.transfer for h in healings])
         through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
         over = np.full((len(healings), self._count), -np.inf)  # when each instance is
+        if self._rooted:  # when each rank is free for a communicator
+            free = np.full((len(healings), self._rooted.count), -np.inf)
         for step in self._steps:
             service: Floats = step.service
             if transfers:
@@ -274,12 +283,18 @@ class Replay:
             if len(step.queued):
                 end[:, step.queued] = np.maximum(end[:, step.queued], over[:, step.behind])
             end += service
+            ends = end
+            if self._rooted:
+                streams = self._rooted.streams[step.calls]
+                began = np.maximum(arrival, free.take(streams, axis=1))
+                ends = with_rooted(step.rooted, began, end)
+                free[:, streams] = ends.take(step.ends, axis=1)
             through[:, step.groups] = end
             over[:, step.which] = end
             # that holds up the ranks whose intervals end with it
             if len(step.freed):
                 before = delay.take(step.freed, axis=1)
-                later = end.take(step.freeing, axis=1) - held.take(step.freed, axis=1)
+                later = ends.take(step.freeing, axis=1) - held.take(step.freed, axis=1)
                 delay[:, step.freed + 1] = before + np.maximum(later - before, 0.0)
         # from the begin of each rank's first window to the end of its last
         selected = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
@@ -319,6 +334,21 @@ class Replay:
                 for own, border, cut in zip(work, self._borders, cuts, strict=True)
             ]
         )
+
+
+def _instances(run: ReplayInput) -> tuple[Numbers, Flags, Numbers, Numbers]:
+    """Of each instance: its group, whether it is rooted, its last arrival, and when it is through.
+
+    It is through when its first member is; a rooted one, when its last member is.
+    """
+    count = int(run.instance.max(initial=-1)) + 1
+    group, rooted = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+    group[run.instance], rooted[run.instance] = run.group, run.rooted
+    last, done = np.full(count, NEVER), np.where(rooted, NEVER, np.iinfo(np.int64).max)
+    np.maximum.at(last, run.instance, run.arrived)
+    np.minimum.at(done, run.instance[~run.rooted], run.ended[~run.rooted])
+    np.maximum.at(done, run.instance[run.rooted], run.ended[run.rooted])
+    return group, rooted, last, done
 
 
 def _queues(run: ReplayInput, done: Numbers) -> Numbers:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from rankscope.match.clocks import Aligner
 from rankscope.match.collectives import Matched
 from rankscope.match.communication import RunCalls, all_tied, exposed
+from rankscope.match.communicators import ROOTED
 from rankscope.match.rank_axis import RankAxis
 from rankscope.match.selection import Scope, Selection
 from rankscope.match.wait_sums import rank_chunks
-from rankscope.model.intervals import length_before
+from rankscope.model.intervals import Flags, length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PHASES, Clock, Phase
 from rankscope.model.metrics import columns_of
 from rankscope.util.robust import Floats
@@ -40,9 +41,9 @@ BEFORE_END = 3_000
 class RankChunk(NamedTuple):
     """Some ranks of a run, ascending.
 
-    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.with_waits` gives them, of
-    iterations that follow each other, all on clocks that are tied together. `exposed`: their
-    exposed communication: rank, start_ns, end_ns.
+    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.with_waits` gives them, and
+    rooted (whether its operation is), of iterations that follow each other, all on clocks that are
+    tied together. `exposed`: their exposed communication: rank, start_ns, end_ns.
     """
 
     ranks: list[int]
@@ -61,6 +62,7 @@ class ReplayInput(NamedTuple):
     blocked: Numbers  # intervals of each rank
     instance: Small  # of each call
     group: Small
+    rooted: Flags
     arrived: Numbers  # aligned
     ended: Numbers
     work: Floats  # own work done before its arrival
@@ -111,7 +113,8 @@ def replay_parts(
         return None
     chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
     slim = rows.select("rank", "instance", "arrival_ns", "end_ns")
-    parts = _chunks(scope, chunks, slim, shared["group"], iterations)
+    rooted = shared["operation"].is_in([ROOTED]).alias("rooted")
+    parts = _chunks(scope, chunks, slim, shared.select("group", rooted), iterations)
     return parts, windows, Aligner(clocks, scope.utc_starts)
 
 
@@ -119,14 +122,14 @@ def _chunks(
     scope: Scope,
     chunks: list[list[int]],
     calls: pl.DataFrame,
-    groups: pl.Series,
+    shared: pl.DataFrame,
     iterations: Collection[int] | None,
 ) -> Iterator[RankChunk]:
     """The calls and the exposed communication of some ranks at a time."""
     for ranks in chunks:
         rows = calls.lazy().filter(pl.col("rank").is_in(ranks)).collect()
         blocked = exposed(scope, ranks, iterations)
-        yield RankChunk(ranks, rows.with_columns(group=groups.gather(rows["instance"])), blocked)
+        yield RankChunk(ranks, rows.hstack(shared[rows["instance"]]), blocked)
 
 
 def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
@@ -188,7 +191,9 @@ def chunk_input(
     """
     window_rank, begin, end = _columns(windows, "rank", "begin", "end")
     interval_rank, start_ns, stop_ns = _columns(chunk.exposed, "rank", "start_ns", "end_ns")
-    columns = _columns(chunk.calls, "rank", "instance", "group", "arrival_ns", "end_ns")
+    rooted, *columns = _columns(
+        chunk.calls, "rooted", "rank", "instance", "group", "arrival_ns", "end_ns"
+    )
     # all ranks on one axis, so that each step is one pass over all of them
     arrived, ended = (aligner.each(columns[0], times) for times in columns[3:])
     start, stop = aligner.each(interval_rank, start_ns), aligner.each(interval_rank, stop_ns)
@@ -233,6 +238,7 @@ def chunk_input(
         blocked=blocked,
         instance=instance.astype(np.int32),
         group=group.astype(np.int32),
+        rooted=rooted[order],
         arrived=arrived,
         ended=ended,
         work=own_work(rank, arrivals).astype(np.float64),

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM
+from rankscope.match.communicators import EQUAL_SIZES, MATCHED, ROOTED, SPLITTABLE, STREAM
 from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
 from rankscope.match.point_to_point import NAMES_PEERS, OPERATION, named_transfers, pair_peers
 from rankscope.match.rank_axis import firsts
@@ -76,7 +76,7 @@ class Calls:
         self._links = links
         self._sent: list[pl.DataFrame] = []
         self._lost = [pl.DataFrame(schema={"iteration": pl.Int64, "lasted_ns": pl.Int64})]
-        self._unrooted = self._split = 0
+        self._others = 0  # calls that are never matched, such as sends
         self._stream_rows = [STREAMS.to_frame()]
         self._streams: list[Stream] = []
         self._columns: dict[str, list[NDArray[Any] | None]] = {name: [] for name in OWN[1:]}
@@ -86,9 +86,12 @@ class Calls:
     def add(self, part: pl.DataFrame) -> None:
         """Add all rows of some ranks."""
         operation = part["operation"]
-        split = operation.is_in(SPLITTABLE)
-        self._split += int(split.sum())
-        self._unrooted += int((~operation.is_in(["rooted"])).sum())
+        split = operation.is_in(MATCHED)
+        self._others += int((~split).sum())
+        if operation.is_in([ROOTED]).any():
+            # which ranks they link is known from the other calls of their stream
+            is_known = pl.col("operation").is_in(SPLITTABLE).any().over(STREAM)
+            split &= part.select(is_known).to_series()
         sent = part.filter(operation.is_in([OPERATION]))
         if self._links or sent["communicator"].cast(pl.String).str.contains(NAMES_PEERS).any():
             self._sent.append(sent)
@@ -111,7 +114,7 @@ class Calls:
             for name, each in known.items()
         }
         starts = rows["start_ns"].to_numpy()
-        kind_of = _places(rows["operation"], SPLITTABLE)
+        kind_of = _places(rows["operation"], MATCHED)
         place, first = len(self._stream_rows) - 1, len(self._streams)
         previous_calls, arranged = calls, None
         heads, begins = [], []
@@ -145,7 +148,7 @@ class Calls:
         *stream, operation, iteration, ordinal = calls
         kinds = kind_of[operation]
         number = distinct(_packed(stream))[1]
-        order = _order(number * len(SPLITTABLE) + kinds, [iteration, ordinal])
+        order = _order(number * len(MATCHED) + kinds, [iteration, ordinal])
         orders = np.split(order, np.cumsum(np.bincount(number))[:-1])
         calls = [kinds, iteration, ordinal]
         patterns = [self._pattern([each[own].astype(np.int64) for each in calls]) for own in orders]
@@ -165,7 +168,7 @@ class Calls:
     @property
     def pipelined(self) -> bool:
         """Whether ranks also send to and receive from each other."""
-        return self._split < self._unrooted
+        return self._others > 0
 
     def peers(self) -> pl.DataFrame | None:
         """The result of `named_transfers`, or else `pair_peers`; None if no transfer was paired."""
@@ -189,6 +192,7 @@ class Calls:
                 each.frame().with_columns(pattern=pl.lit(number, pl.Int64))
                 for number, each in enumerate([*self._patterns, nothing])
             )
+            .filter(pl.col("operation") < len(SPLITTABLE))
             .group_by("pattern", "operation", "iteration")
             .agg(count=pl.len())
             .group_by("pattern", "operation")
@@ -213,12 +217,14 @@ class Calls:
         selected = [self._streams[number] for number in streams]
         patterns = {each.pattern: self._patterns[each.pattern] for each in selected}
         numbers = np.unique(np.concatenate([each.iteration for each in patterns.values()]))
-        per_iteration = sum(len(each.order) for each in selected) / (len(selected) * len(numbers))
+        calls_of = {number: int(each.splittable.sum()) for number, each in patterns.items()}
+        all_calls = sum(calls_of[each.pattern] for each in selected)
+        per_iteration = all_calls / (len(selected) * len(numbers))
         needed = min(int(samples / max(per_iteration, 0.1)) + 2, len(numbers))
         first = (len(numbers) - needed) // 2
         chosen = numbers[first : first + needed]
         places = {
-            number: np.flatnonzero(np.isin(each.iteration, chosen))
+            number: np.flatnonzero(np.isin(each.iteration, chosen) & each.splittable)
             for number, each in patterns.items()
         }
         calls = [Selected(each, places[each.pattern]) for each in selected]
@@ -268,7 +274,7 @@ class Calls:
                     np.array([group for group, *_ in groups], dtype=np.int32),
                     [len(each.iteration) for each in patterns[1:]],
                 ),
-                "operation": pl.Series(SPLITTABLE, dtype=SHORT).gather(instances.operation),
+                "operation": pl.Series(MATCHED, dtype=SHORT).gather(instances.operation),
                 "iteration": instances.iteration,
                 "ordinal": instances.ordinal.astype(np.int32),
             }

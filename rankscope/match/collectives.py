@@ -17,7 +17,7 @@ from rankscope.match.clocks import (
     Group,
     solve_clocks,
 )
-from rankscope.match.communicators import STREAM, communicators, labelled
+from rankscope.match.communicators import ROOTED, STREAM, communicators, labelled
 from rankscope.match.point_to_point import meetings
 from rankscope.store.tables import narrowed
 from rankscope.util.threads import threaded
@@ -187,13 +187,38 @@ def match(
         Clocks({}, 0, "none") if known is None else known.clocks,
         senders,
     )
-    if known is not None:
+    if known is None:
+        ends = _ends(matched, utc_starts, doubtful)
+        if peers is not None and senders:
+            ends += _meeting(meetings(peers), utc_starts)
+        clocks = solve_clocks(ends, min(utc_starts, default=0), spans)
+        matched = replace(matched, clocks=clocks)
+    return _without_untied(matched)
+
+
+def _without_untied(matched: Matched) -> Matched:
+    """The instances less rooted ones that stay unsplit.
+
+    They are those of members whose clocks are not tied, or that have no other call in common.
+    """
+    dropped = matched.shared["operation"].is_in([ROOTED]).to_numpy().copy()
+    tied = matched.clocks.fits.keys()
+    for _, members, where, rows in matched.blocks() if dropped.any() else ():
+        kept = tied >= {*matched.ranks(rows, members)} and not dropped[where].all()
+        dropped[where] &= not kept
+    if not dropped.any():
         return matched
-    ends = _ends(matched, utc_starts, doubtful)
-    if peers is not None and senders:
-        ends += _meeting(meetings(peers), utc_starts)
-    clocks = solve_clocks(ends, min(utc_starts, default=0), spans)
-    return replace(matched, clocks=clocks)
+    instance = matched.rows["instance"].to_numpy()
+    iteration = matched.shared["iteration"].gather(instance)
+    lost = matched.rows.select(iteration, lasted_ns=pl.col("end_ns") - pl.col("arrival_ns"))
+    lost = lost.filter(dropped[instance])
+    number = np.cumsum(~dropped, dtype=np.int32) - 1
+    return replace(
+        matched,
+        rows=matched.rows.with_columns(instance=number[instance]).filter(~dropped[instance]),
+        shared=matched.shared.filter(~dropped),
+        lost=pl.concat([matched.lost, lost.group_by("iteration").agg(pl.col("lasted_ns").sum())]),
+    )
 
 
 def joined(
@@ -295,14 +320,15 @@ def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int
     members: those are left out. A sender and its receiver do not end together.
     """
     end = matched.rows["end_ns"].to_numpy()
+    rooted = matched.shared["operation"].is_in([ROOTED]).to_numpy()
     group_ends = []
     for group, members, where, rows in matched.blocks():
         if group in matched.senders:
             continue
-        if group in doubtful and where.stop - where.start < LEAST_INSTANCES:
-            continue
         ranks = tuple(matched.ranks(rows, members))
-        ends = end[rows].reshape(members, -1)
+        ends = end[rows].reshape(members, -1)[:, ~rooted[where]]
+        if group in doubtful and ends.shape[1] < LEAST_INSTANCES:
+            continue
         ends = ends[:, :: max(1, ends.shape[1] // MOST_INSTANCES)]
         if (np.diff(ends[0]) < 0).any():
             ends = ends[:, ends[0].argsort(kind="stable")]

@@ -29,6 +29,12 @@ LEAST_SAMPLES = 5
 SPLITTABLE = ("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter")
 """Operations that no rank can leave before all ranks have arrived, ascending."""
 
+ROOTED = "rooted"
+"""Operations that a rank leaves once those have arrived from which its data comes."""
+
+MATCHED = (*SPLITTABLE, ROOTED)
+"""Operations whose calls are matched."""
+
 EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
 """Operations whose message has the same size on all participants."""
 

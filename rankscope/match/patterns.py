@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.match.communicators import SPLITTABLE
+from rankscope.match.communicators import MATCHED, SPLITTABLE
 
 CALL = ["operation", "iteration", "ordinal"]
 """Columns of `Pattern.frame`."""
@@ -30,7 +30,7 @@ Numbers = NDArray[np.int64]
 class Pattern(NamedTuple):
     """The instances, ascending, that streams with the same calls share."""
 
-    operation: Numbers  # its place in SPLITTABLE
+    operation: Numbers  # its place in MATCHED
     iteration: Numbers
     ordinal: Numbers
 
@@ -39,6 +39,11 @@ class Pattern(NamedTuple):
         """Whether a call comes twice."""
         same = [column[1:] == column[:-1] for column in self]
         return bool(np.logical_and.reduce(same).any())
+
+    @property
+    def splittable(self) -> NDArray[np.bool_]:
+        """Whether each is one of SPLITTABLE."""
+        return self.operation < len(SPLITTABLE)
 
     def frame(self) -> pl.DataFrame:
         """A row per call."""
@@ -54,9 +59,7 @@ class Pattern(NamedTuple):
 
     def counted(self, rank: int, group: int, reason: str) -> pl.DataFrame:
         """UNMATCHED of a rank that makes these calls."""
-        names = pl.col("operation").replace_strict(
-            dict(enumerate(SPLITTABLE)), return_dtype=pl.String
-        )
+        names = pl.col("operation").replace_strict(dict(enumerate(MATCHED)), return_dtype=pl.String)
         counts = self.frame().group_by("operation").agg(count=pl.len())
         return counts.select(
             rank=pl.lit(rank, pl.Int64),

@@ -1,6 +1,7 @@
 """Who waits for whom, by duration and by arrival. See METHOD.md#waits."""
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 
 from rankscope.match.clocks import Aligner, medians
 from rankscope.match.collectives import Matched, blocks_of, joined
+from rankscope.match.communicators import ROOTED
 from rankscope.match.point_to_point import OPERATION
-from rankscope.model.intervals import Times, length_before
+from rankscope.model.intervals import Flags, Times, length_before
 from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
@@ -72,7 +74,9 @@ def with_waits(
 
     With a the arrival, e the end and D = e - a: by duration a rank waits D less the shortest D
     of the instance, which is the transfer; by arrival, on aligned clocks, it waits until the
-    last a, and the transfer lasts from there to the last e.
+    last a, and the transfer lasts from there to the last e. Rooted calls are always split by
+    arrival: each rank waits until the last a that is not after its own e, and the transfer also
+    begins no sooner than the communicator's call before it is through.
 
     Args:
         matched: the instances.
@@ -89,6 +93,9 @@ def with_waits(
         group, members, where, rows = block
         both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
         ranks = np.array(matched.ranks(rows, members), dtype=np.int32)
+        rooted, everything = _is_rooted(matched.shared, where), both
+        if rooted.any():
+            both = everything.filter(np.tile(~rooted, members))
         waits, shortest = by_duration(both, members)
         if group in fixed:
             *_, ends_error, clock_error, apart, shown = fixed[group]
@@ -106,14 +113,17 @@ def with_waits(
             if group in matched.senders:
                 waits = _where_held(waits, both)
             del late
-        wait[rows] = waits.ravel()
-        transfer[where] = (
-            _lasting(matched, both, members, utc_starts) if shown == "arrival" else shortest
-        )
+        lasting = _lasting(matched, both, members, utc_starts) if shown == "arrival" else shortest
         error = (clock_error if shown == "arrival" else ends_error) or 0
+        came_last = _last(waits, ranks, error)
+        if rooted.any():
+            late, *own = _rooted_split(matched, everything, rooted, members, utc_starts)
+            waits, lasting = _spread(rooted, waits, own[0]), _spread(rooted, lasting, own[1])
+            came_last = _spread(rooted, came_last, _last(late, ranks, clock_error or 0))
+        wait[rows], transfer[where] = waits.ravel(), lasting
         # who is late to a transfer of a pipeline may be so for having waited for the stage before
         chained = str(matched.shared["operation"][where.start]) == OPERATION
-        last[where] = NOBODY if chained else _last(waits, ranks, error)
+        last[where] = NOBODY if chained else came_last
         return group, labels[group], members, ends_error, clock_error, apart, shown
 
     groups = [*threaded(split_block, matched.blocks())]
@@ -187,6 +197,56 @@ def by_arrival(
     return np.asarray(arrived.max(axis=0) - arrived, dtype=np.int64)
 
 
+def _rooted_split(
+    matched: Matched,
+    rows: pl.DataFrame,
+    rooted: Flags,
+    members: int,
+    utc_starts: dict[int, int | None],
+) -> tuple[Times, Times, Times]:
+    """How late the last rank came for each, each rank's wait, and the transfers, of rooted calls.
+
+    Args:
+        matched: the instances.
+        rows: all calls of a communicator.
+        rooted: which of its instances are rooted.
+        members: how many it has.
+        utc_starts: rank → UTC of its report's time 0.
+    """
+    arrived, ended = (
+        _moments(matched, rows, name, members, utc_starts) for name in ("arrival_ns", "end_ns")
+    )
+    through = ended.max(axis=0)
+    order = np.argsort(through)
+    before = np.full_like(through, np.iinfo(np.int64).min)
+    before[order[1:]] = through[order[:-1]]
+    arrived, ended = arrived[:, rooted], ended[:, rooted]
+    count = arrived_by(arrived, np.maximum(ended, arrived))
+    wait = np.take_along_axis(np.sort(arrived, axis=0), count - 1, axis=0) - arrived
+    last = arrived.max(axis=0)
+    lasting = np.maximum(through[rooted] - np.maximum(last, before[rooted]), 0)
+    return last - arrived, wait, lasting
+
+
+def arrived_by(arrived: Times, moments: Times) -> Times:
+    """How many members of each instance have arrived by each moment; a row is a member."""
+    order = np.argsort(np.concatenate((arrived, moments)), axis=0, kind="stable")
+    count = np.empty_like(order)
+    np.put_along_axis(count, order, np.cumsum(order < len(arrived), axis=0), axis=0)
+    return count[len(arrived) :]
+
+
+def _is_rooted(shared: pl.DataFrame, where: slice) -> Flags:
+    return shared["operation"][where].is_in([ROOTED]).to_numpy()
+
+
+def _spread(rooted: Flags, others: NDArray[Any], of_rooted: NDArray[Any]) -> NDArray[Any]:
+    """Values of all instances, from those of the rooted ones and of the others."""
+    values = np.empty((*others.shape[:-1], len(rooted)), dtype=others.dtype)
+    values[..., ~rooted], values[..., rooted] = others, of_rooted
+    return values
+
+
 def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32]:
     """Who came last to each instance; NOBODY where the two last came too close to tell."""
     least, second = wait[0], np.full(wait.shape[1], np.iinfo(np.int64).max)
@@ -222,10 +282,13 @@ def own_spans(waited: WaitedCollectives, ranks: list[int], exposed: pl.DataFrame
             continue
         arrivals = waited.rows[rows].select("rank", "arrival_ns")
         shape = (members, where.stop - where.start)
-        rank, arrival = (arrivals[name].to_numpy().reshape(shape) for name in arrivals.columns)
+        together = ~_is_rooted(waited.shared, where)
+        rank, arrival = (
+            arrivals[name].to_numpy().reshape(shape)[:, together] for name in arrivals.columns
+        )
         first = np.argsort(arrival[0], kind="stable")  # all ranks call in the same order
         arrival = arrival[:, first]
-        same = np.diff(waited.shared["iteration"][where].to_numpy()[first]) == 0
+        same = np.diff(waited.shared["iteration"][where].to_numpy()[together][first]) == 0
         spans = np.stack(
             [
                 _worked(begin, until, blocked.get((each,), blocked_by_nothing))

@@ -52,7 +52,7 @@ _ROWS = (
     Column(
         "last_arriver_share",
         "share of its collectives at which it was clearly last (at some, nobody is), without "
-        "broadcasts, other calls with a root, sends and receives",
+        "sends and receives",
         heading="last",
         label="came last",
     ),

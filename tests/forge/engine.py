@@ -80,7 +80,7 @@ class Collective:
 
     communicator: str
     op: str
-    purpose: str  # gradient | activation | parameters | loss
+    purpose: str  # gradient | activation | parameters | loss | buffers
     iteration: int
     ordinal: int
     nbytes: int
@@ -160,11 +160,24 @@ class Engine:
                 continue
             shared = op.collective
             shared.ops[op.rank] = op
-            if len(shared.ops) == len(shared.members):
+            if shared.op == "rooted":
+                self._pass_on(shared, ready)
+            elif len(shared.ops) == len(shared.members):
                 # The last member starts the transfer; nobody leaves before it is through.
                 done = max(one.start for one in shared.ops.values()) + shared.transfer_ns
                 for member, skew in zip(shared.members, shared.skews_ns, strict=True):
                     self._finish(shared.ops[member], done + skew, ready)
+
+    def _pass_on(self, shared: Collective, ready: list[Op]) -> None:
+        """A broadcast from member to member: each leaves once it has the data and passed it on."""
+        reached = 0
+        for member in shared.members:
+            op = shared.ops.get(member)
+            if op is None:
+                return
+            if op.end < 0:
+                self._finish(op, max(op.start, reached) + shared.transfer_ns, ready)
+            reached = op.end
 
     def _finish(self, op: Op, end: int, ready: list[Op]) -> None:
         op.end = end

@@ -29,6 +29,7 @@ NCCL_KERNELS = {
     "reduce_scatter": "nccl:ReduceScatter",
     "all_gather": "nccl:AllGather",
     "send_recv": "nccl:SendRecv",
+    "rooted": "nccl:Broadcast",
 }
 
 
@@ -205,7 +206,7 @@ class RankHost:
     def join(self, op: Op, comm: str, name: str, purpose: str, nbytes: int) -> None:
         """Make an operation a member of the next instance of a collective."""
         network = self.job.network
-        small = purpose in ("loss", "activation")
+        small = purpose in ("loss", "activation", "buffers")
         ordinal = self._ordinals[comm, name]
         self._ordinals[comm, name] += 1
         op.collective = self.engine.collective(

@@ -199,6 +199,7 @@ class Job:
         gpu: False gives a job without CUDA: phases are host work, all-reduces block the host.
         sync_every_step: The host waits for the device at the end of every step; else only the
             launch queue's limit holds it back.
+        broadcasts: Buffers that rank 0 of the data-parallel group sends ahead of each forward.
         item_copy: Read the loss back (a copy of 8 bytes) before that wait.
         graph: Forward, backward and their collectives are replayed by one graph launch.
         background_loader: A DALI-like thread launches preprocessing on its own stream.
@@ -232,6 +233,7 @@ class Job:
     copy_stream: bool = False
     gpu: bool = True
     sync_every_step: bool = True
+    broadcasts: int = 0
     item_copy: bool = False
     loss_all_reduce: bool = False
     trailing_all_gather: bool = False

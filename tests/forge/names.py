@@ -100,6 +100,7 @@ KERNELS = {
     ),
     "nccl:AllReduce": _nccl("AllReduce_Sum_f32"),
     "nccl:ReduceScatter": _nccl("ReduceScatter_Sum_f32"),
+    "nccl:Broadcast": _nccl("Broadcast"),
     "nccl:AllGather": _nccl("AllGather"),
     "nccl:SendRecv": _nccl("SendRecv", ""),
 }

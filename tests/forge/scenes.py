@@ -102,6 +102,14 @@ def loss_all_reduce(job: Job) -> Job:
     return replace(job, loss_all_reduce=True, item_copy=True)
 
 
+def buffers(job: Job, *, extra_ms: float = 12.0, rank: int = 2, where: Where = "load") -> Job:
+    """DDP with BatchNorm: rank 0 sends buffers ahead of each forward, from rank to rank.
+
+    Ranks before the late one leave the broadcasts at once, those after it wait for it.
+    """
+    return replace(job, broadcasts=2, plants=_every(5, where, rank, extra_ms))
+
+
 def free_running(job: Job, *, queue: int = 1_000) -> Job:
     """The host never waits for the device and runs ahead of it: loading hides, launches are old."""
     return replace(job, sync_every_step=False, host=replace(job.host, queue_limit=queue))
@@ -369,6 +377,7 @@ SCENES: dict[str, Callable[..., Job]] = {
         load_between,
         load_inside,
         loss_all_reduce,
+        buffers,
         free_running,
         shuffled,
         offsets,

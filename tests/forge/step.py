@@ -28,6 +28,7 @@ KERNELS = {
     "optimizer": ("multi_tensor",),
 }
 ACTIVATION_BYTES = 8_388_608
+BUFFER_BYTES = 7_424
 
 
 @lru_cache(maxsize=256)
@@ -157,6 +158,8 @@ def _forward(host: RankHost) -> Wait:
     count = job.work.forward_kernels
     with _phase(host, "forward", job.markers.forward):
         _exchange(host, host.before, PREVIOUS_STAGE, receive=True)
+        for _ in range(job.broadcasts if host.data else 0):
+            _reduced(host, host.data or "", "rooted", "buffers", DATA_PARALLEL, BUFFER_BYTES)
         if job.copy_at == "forward":
             yield from _copy(host)
         base = job.work.forward_ns // job.micro_batches

@@ -8,6 +8,7 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from tests.forge.engine import Collective, Op
@@ -225,10 +226,13 @@ def collective_rows(
     instance: Collective, arrivals: dict[int, int], clocks: Sequence[RankClock]
 ) -> list[Row]:
     """A row per member of an instance; waits and transfer are in true time."""
-    last = max(arrivals[rank] for rank in instance.members)
+    upto = [*accumulate((arrivals[rank] for rank in instance.members), max)]
+    last = upto[-1]
+    if instance.op != "rooted":  # in which a member waits for those before it
+        upto = [last] * len(upto)
     done = max(op.end for op in instance.ops.values())
     rows: list[Row] = []
-    for rank in instance.members:
+    for rank, awaited in zip(instance.members, upto, strict=True):
         op, clock = instance.ops[rank], clocks[rank]
         rows.append(
             {
@@ -246,7 +250,7 @@ def collective_rows(
                 "arrival_utc_ns": EPOCH_NS + arrivals[rank],
                 "start_utc_ns": EPOCH_NS + op.start,
                 "end_utc_ns": EPOCH_NS + op.end,
-                "wait_ns": last - arrivals[rank],
+                "wait_ns": awaited - arrivals[rank],
                 "transfer_ns": done - last,
             }
         )

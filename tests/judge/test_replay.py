@@ -17,15 +17,21 @@ US = 1_000
 
 
 def replay(
-    calls: list[Call], ends: dict[int, int], blocked: dict[int, tuple[int, int]] | None = None
+    calls: list[Call],
+    ends: dict[int, int],
+    blocked: dict[int, tuple[int, int]] | None = None,
+    rooted: tuple[int, ...] = (),
 ) -> Replay:
     """One iteration from 0 to `ends` (us) by rank, all forward.
 
-    `blocked`: the ranks that collectives block, from one time to another.
+    `blocked`: the ranks that collectives block, from one time to another. `rooted`: the instances
+    that are.
     """
     names = ("rank", "group", "instance", "arrival_ns", "end_ns")
     frame = pl.DataFrame(dict(zip(names, zip(*calls, strict=True), strict=True)))
-    frame = frame.with_columns(pl.col("arrival_ns", "end_ns") * US)
+    frame = frame.with_columns(
+        pl.col("arrival_ns", "end_ns") * US, rooted=pl.col("instance").is_in(rooted)
+    )
     schema = dict.fromkeys(("rank", "start_ns", "end_ns"), pl.Int64)
     exposed = pl.DataFrame(
         [[rank, *(US * at for at in times)] for rank, times in (blocked or {}).items()],
@@ -100,3 +106,29 @@ def test_a_collective_that_a_member_has_first_stands_in_no_queue() -> None:
     assert played.gains_ns([less_work(played, 0, 80)], (0,)) == [
         pytest.approx((80 + sooner) / 4 * US, rel=1e-3)
     ]
+
+
+def test_who_leaves_a_broadcast_early_waits_for_nobody() -> None:
+    """Rank 0 sends, rank 1 comes late: rank 2 waits for it, and rank 0 does not."""
+    ends = {0: 110, 1: 310, 2: 320}
+    calls = [(rank, 0, 0, 100 + 200 * (rank == 1), end) for rank, end in ends.items()]
+    played = replay(calls, {**ends, 0: 300}, {rank: (100, ends[rank]) for rank in (0, 2)}, (0,))
+    was, now = played.times_ns([Healing(), less_work(played, 1, 200)], (0,))
+    assert (was.mean, was.last) == (pytest.approx(310 * US), pytest.approx(320 * US)), "as measured"
+    sooner = 200 * 300 / 310  # of what rank 1 does before it comes
+    assert was.mean - now.mean == pytest.approx((200 + sooner) / 3 * US, rel=1e-3)
+    assert np.isnan(played.service(1)[0]), "its transfer is nobody's"
+
+
+def test_a_broadcast_begins_after_the_call_before_it() -> None:
+    """The second of two is short on rank 1, which comes late: it queues behind the first."""
+    calls = [
+        *((0, 0, 0, 100, 110), (1, 0, 0, 100, 300)),
+        *((0, 0, 1, 100, 120), (1, 0, 1, 100, 310)),
+        *((0, 0, 2, 400, 420), (1, 0, 2, 310, 420)),
+    ]
+    blocked = {1: (100, 310)}
+    played = replay(calls, {0: 500, 1: 500}, blocked, (0, 1))
+    first, second = (step.rooted[0].service / US for step in played._steps[:2])
+    assert first.tolist() == [[10, 200]]
+    assert second.tolist() == [[10, 10]]

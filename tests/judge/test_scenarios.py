@@ -24,6 +24,7 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("tensor_parallel", {"ranks": 8}, None),
     ("pipeline", {"ranks": 16, "iterations": 12}, "pp=4,dp=4"),
     *(("planted", {"kind": kind, "where": where}, None) for kind, where in PLANTED[3:]),
+    ("buffers", {}, None),
     ("buckets", {}, None),
     ("host_only", {}, None),
     ("load_between", {}, None),

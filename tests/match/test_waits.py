@@ -143,3 +143,53 @@ def test_no_collectives_are_no_crash() -> None:
     assert output.by_rank.is_empty()
     assert waited.groups.is_empty()
     assert {*nothing.clocks.fits} == {0}
+
+
+def test_a_rooted_call_by_hand() -> None:
+    """Rank 0 sends, from rank to rank; rank 2 is late, so that rank 3 waits and rank 1 does not."""
+    rows = []
+    for i in range(20):
+        for operation, arrivals, ends in (
+            ("rooted", (1, 0, 6, 5), (2, 3, 7, 8)),
+            ("rooted", (1, 0, 6, 5), (3, 4, 8, 9)),
+            ("all_reduce", (10, 10, 10, 11), (20, 20, 20, 20)),
+        ):
+            for rank, (arrival, end) in enumerate(zip(arrivals, ends, strict=True)):
+                ordinal = int(operation == "rooted" and ends[0] == 3)
+                moments = (i * PERIOD + arrival * MS, i * PERIOD + end * MS)
+                rows.append((rank, i, operation, ordinal, *moments))
+    names = ["rank", "iteration", "operation", "ordinal", "arrival_ns", "end_ns"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        place=pl.lit("device"), communicator=pl.lit("named dp"),
+        gradient=False, start_ns=pl.col("arrival_ns"),
+    )  # fmt: skip
+    calls = filled(frame, COLLECTIVES)
+    starts: dict[int, int | None] = dict.fromkeys(range(4), 10**18)
+    found = match(calls, starts)
+    instances = plain(instances_of(with_waits(found, starts))).filter(iteration=3)
+    rooted = instances.filter(operation="rooted").sort("ordinal", "rank")
+    assert rooted["wait"].to_list() == [0, 1 * MS, 0, 1 * MS] * 2
+    assert {*rooted["last"]} == {2}
+    assert rooted["transfer"].to_list() == [2 * MS] * 4 + [1 * MS] * 4, "queued behind the first"
+    assert found.lost["lasted_ns"].sum() == 0
+
+
+@pytest.mark.parametrize("apart", ["streams", "clocks"])
+def test_rooted_calls_stay_unsplit_where_nothing_tells(apart: str) -> None:
+    """Who communicates, and when by one clock, is known from other calls only."""
+    rows = [
+        (rank, i, operation, i * PERIOD, i * PERIOD + MS)
+        for rank in range(2)
+        for i in range(20)
+        for operation in ("all_reduce", "rooted")
+        if operation == "rooted" or apart == "streams" or rank == i
+    ]
+    names = ["rank", "iteration", "operation", "arrival_ns", "end_ns"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        place=pl.lit("device"), ordinal=0, gradient=False, start_ns=pl.col("arrival_ns"),
+        communicator=pl.lit("named dp") if apart == "clocks" else "named " + pl.col("operation"),
+    )  # fmt: skip
+    found = match(filled(frame, COLLECTIVES), dict.fromkeys(range(2), 10**18))
+    assert "rooted" not in found.shared["operation"].to_list()
+    lost = found.lost.filter(pl.col("iteration") > 1)
+    assert lost["lasted_ns"].sum() == 2 * 18 * MS
