@@ -285,7 +285,8 @@ def rotating(judged: Judgement) -> Verdict | None:
     if judged.everything_ns < MUCH * inputs.total_ns:
         return None
     excess, everything = inputs.excess, judged.prices.everything
-    slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
+    amounts = np.nan_to_num(everything.sum(axis=2))
+    slowest = amounts.max(axis=0)
     # iterations in which others differ as much, slower or faster
     at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
     differ = slowest[at_once].sum() >= MOST * slowest.sum()
@@ -298,10 +299,19 @@ def rotating(judged: Judgement) -> Verdict | None:
     phase = "" if cause is None else f", mostly in {cause}"
     how = "in the iterations that cost most, others lie as far from the median"
     if len(most) > 1:
+        last = excess.ranks[amounts.argmax(axis=0)]
+        own = [(rank, excess.numbers[hit & (last == rank)].tolist()) for rank in most]
+        held = "hold most of what imbalance costs"
         how = (
-            f"{counted(len(most), 'rank')} ({span(most, MOST_LISTED)}) hold most of what "
-            "imbalance costs, each in different iterations"
+            f"{counted(len(most), 'rank')} ({span(most, MOST_LISTED)}) {held}, each in different "
+            "iterations"
         )
+        if len(own) <= FEW and all(0 < len(numbers) <= FEW for _, numbers in own):
+            *before, final = (
+                f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"
+                for rank, numbers in own
+            )
+            how = f"{', '.join(before)} and {final} {held}"
     return Verdict(
         kind=VerdictKind.ROTATING,
         holders=() if story.loaders_bind or len(most) < 2 else most,

@@ -262,9 +262,10 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         median, mostly in backward. Without imbalance the run would save at most 160.0 ms, 8.0 % of
         the time (2.0 s); the run cannot be replayed, so gains are upper bounds."""),
     "too few to tell": (lambda: judge(now_one_now_another()), """
-        No rank in particular is slow: 2 ranks (5, 7) hold most of what imbalance costs, each in
-        different iterations, mostly in backward. Without imbalance the run would save at most 180.0
-        ms, 9.0 % of the time (2.0 s); the run cannot be replayed, so gains are upper bounds."""),
+        No rank in particular is slow: rank 5 in iteration 8 and rank 7 in iterations 3, 12 hold
+        most of what imbalance costs, mostly in backward. Without imbalance the run would save at
+        most 180.0 ms, 9.0 % of the time (2.0 s); the run cannot be replayed, so gains are upper
+        bounds."""),
 }  # fmt: skip
 
 
