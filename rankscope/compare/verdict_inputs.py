@@ -24,7 +24,7 @@ from rankscope.store.tables import RunTables
 from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
 
-JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASES)))
+JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", "host", *PHASES)))
 """The columns of the metric table for the verdict and for the replay."""
 
 NAMED_WORK = ("rank", "kind", "name", "total_ns", "count")
@@ -145,11 +145,13 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool)
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
         phases = {"other_ns": work} if without_phases else {}
         outside = pl.col("work_ns").fill_null(0) - work
-        return rows.sort("rank").with_columns(work_ns=work, outside_ns=outside, **phases)
+        return rows.sort("rank").with_columns(
+            work_ns=work, outside_ns=outside, host_ns=None, **phases
+        )
     if not without_phases or rows["wait_ns"].null_count() or not rows["wait_ns"].max():
         return rows
     late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective
-    return rows.with_columns(work_ns=late, other_ns=late)
+    return rows.with_columns(work_ns=late, other_ns=late, host_ns=None)
 
 
 def _named_work(tables: RunTables, numbers: tuple[int, ...]) -> pl.DataFrame:

@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rankscope.judge.levels import FEW, MUCH, NOISE
+from rankscope.judge.levels import FEW, MUCH, NOISE, RARE
 from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.model.intervals import Flags
-from rankscope.model.kinds import PHASES
+from rankscope.model.kinds import PHASES, Phase
 from rankscope.model.metrics import column_of
 from rankscope.util.numbers import ROBUST
 from rankscope.util.robust import Floats, lower_medians
@@ -29,8 +29,9 @@ Index = NDArray[np.int64]
 class Excess(Struct, frozen=True, eq=False, dict=True):
     """Matrices of rank by iteration in ns; NaN is unknown.
 
-    `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the
-    same of each phase (rank by iteration by phase). `value`: the judged metric. `spent`: the time
+    `total`: the judged metric over the lower median of the role in the iteration, or over the time
+    of the median rank's host where that is longer. `by_phase`: the same of each phase (rank by
+    iteration by phase). `value`: the judged metric. `spent`: the time
     in each phase. `length`: the role's median iteration. `unit`: the length that the iteration has
     by the work of the role's median rank, without waits for slow ranks.
     """
@@ -133,7 +134,8 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     """The excess of all ranks over their roles.
 
     Args:
-        wide: rank, role, iteration, `<metric>_ns`, iteration_ns and `<phase>_ns`.
+        wide: rank, role, iteration, `<metric>_ns`, iteration_ns and `<phase>_ns`; perhaps wait_ns
+            and host_ns.
         metric: `work`, or a phase where work is unknown.
     """
     phases = tuple(PHASES) if metric == "work" else (metric,)
@@ -157,6 +159,10 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     unit = np.empty_like(length)
     for role in range(len(names)):
         unit[roles == role] = _unit(usual[roles == role][:1], length[roles == role][:1])
+    by_phase = spent - usual_of(spent, roles)
+    own = usual_of(matrix("iteration_ns") - matrix("wait_ns"), roles)
+    ahead = np.minimum(_ahead(usual_of(matrix("host_ns"), roles), own, length), value - usual)
+    ahead = np.maximum(np.nan_to_num(ahead), 0.0)
     return Excess(
         metric=metric,
         ranks=ranks,
@@ -164,13 +170,45 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         roles=roles,
         role_names=names,
         phases=phases,
-        total=value - usual,
-        by_phase=spent - usual_of(spent, roles),
+        total=value - usual - ahead,
+        by_phase=_less(by_phase, ahead, phases),
         value=value,
         spent=spent,
         length=np.where(length > 0, length, np.nan),
         unit=np.where(unit > 0, unit, np.nan),
     )
+
+
+def _ahead(host: Floats, own: Floats, length: Floats) -> Floats:
+    """How much longer than its device the median rank's host needs: it launches ahead in waits.
+
+    A rank that waits for nobody needs at least the time of its host. So the median rank would need
+    it, too, if it did not wait.
+
+    Args:
+        host: the median time of the role's hosts, NaN where unknown.
+        own: the median iteration without waits, NaN where unknown.
+        length: the median iteration.
+    """
+    # in most iterations a host may wait where no call tells, as behind a full queue
+    known = np.nan_to_num(host, nan=np.inf)
+    least = np.quantile(known, RARE, axis=1, keepdims=True, method="lower")
+    return np.where(least <= (1 - MUCH) * length, least - own, 0.0)
+
+
+def _less(by_phase: Floats, ahead: Floats, phases: tuple[str, ...]) -> Floats:
+    """The excess by phase without `ahead`: first of the phases in which ranks launch."""
+    if not ahead.any():
+        return by_phase
+    launches = np.array([phase != Phase.LOAD for phase in phases])
+    over = np.nan_to_num(np.fmax(by_phase, 0.0))
+    for some in (launches, ~launches):
+        part = np.where(some, over, 0.0)
+        sums = part.sum(axis=2)
+        taken = np.minimum(ahead, sums)
+        by_phase = by_phase - part * (taken / np.where(sums > 0, sums, 1.0))[:, :, None]
+        ahead = ahead - taken
+    return by_phase
 
 
 def usual_of(values: Floats, roles: Index) -> Floats:

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.device_sweep import EXPOSED, LABELS, OTHER, Codes
-from rankscope.measure.host import merged
+from rankscope.measure.host import merged, window_edges
 from rankscope.model.arrays import filled, framed, is_null, known_if, rows_of, taken, with_series
-from rankscope.model.intervals import length_before
+from rankscope.model.intervals import Times, length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PARTS, Clock
 from rankscope.model.metrics import Need, column_of, measured_metrics
 from rankscope.model.schema import MEASURES, conform, constant
@@ -83,8 +83,12 @@ def gpu_numbers(
     device: DeviceTimeline,
     phases: frozenset[str],
     collectives: pl.DataFrame,
+    waits: tuple[Times, Times] | None,
 ) -> Numbers:
-    """Numbers on the gpu clock; unknown in windows without any launch."""
+    """Numbers on the gpu clock; unknown in windows without any launch.
+
+    `waits`: disjoint sorted intervals in which the host waits; None: unknown.
+    """
     labels = _device_labels(device)
     labels[np.isin(labels, [PARTS.index(phase) for phase in {*COMPUTING_PHASES} - phases])] = OTHER
     begin = device.windows["window_start"]
@@ -105,6 +109,10 @@ def gpu_numbers(
     for name in PARTS:
         column = column_of(name)
         columns[column] = known_if(parts[column], knowable.get(name, launched))
+    edges = window_edges(iterations)
+    waited = np.zeros_like(edges) if waits is None else length_before(*waits, edges)
+    host = np.diff(edges) - np.diff(waited)
+    columns["host_ns"] = known_if(pl.Series(host), launched & (waits is not None))
     for name in device.usage.columns:
         if name != "window":
             used = np.zeros(iterations.height, dtype=np.int64)

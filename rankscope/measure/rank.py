@@ -24,7 +24,7 @@ from rankscope.measure.segment import (
     find_marks,
 )
 from rankscope.model.arrays import filled, holds, is_null, of_process, rows_of, with_series
-from rankscope.model.intervals import Times
+from rankscope.model.intervals import Times, union
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import (
     PHASES_RECUR,
@@ -86,6 +86,19 @@ class RankDetail(Struct, frozen=True):
             return self.collectives["arrival_ns"].to_numpy()
         calls = self.work.calls
         return filled(calls["launch"], calls["start"])
+
+    @property
+    def host_waits(self) -> tuple[Times, Times] | None:
+        """When the training threads waited for the device or other ranks: disjoint, sorted.
+
+        None where no calls are recorded.
+        """
+        if self.work.host.launchless:
+            return None
+        blocking = rows_of(self.host, (self.host["label"] == "exposed_communication").to_numpy())
+        both = [self.work.sync_calls[["start", "end"]], blocking[["start", "end"]]]
+        start, end = (np.concatenate([each[name] for each in both]) for name in ("start", "end"))
+        return union(start, end)
 
     @property
     def has_device(self) -> bool:
@@ -224,7 +237,7 @@ def measure_rank(
     phases = frozenset[str]() if detail.work.host.launchless else marks.phases
     numbers = [host_numbers(iterations.frame, host, marks.phases, calls, not detail.hidden)]
     if detail.has_device:
-        known = gpu_numbers(iterations.frame, device, phases, calls)
+        known = gpu_numbers(iterations.frame, device, phases, calls, detail.host_waits)
         numbers.append(without(known, detail.records.lacking))
     rank = identity.rank
     spent = activities(iterations.frame, host, detail.sums, device.idle, marks)

@@ -182,6 +182,12 @@ _ROWS = (
     ),
     Metric("idle", "window less all device work", Need.DEVICE_WORK),
     Metric(
+        "host",
+        "time of the training thread outside of calls that wait for the device or other ranks",
+        Need.DEVICE_WORK,
+        display=Display.ON_REQUEST,
+    ),
+    Metric(
         "collective_wait",
         "waiting for others in collectives, overlapped or not",
         Need.MATCHED_COLLECTIVES,

@@ -117,7 +117,8 @@ create table measures (
     "time_to_first_all_reduce_ns" bigint,
     "compute_ns" bigint,
     "communication_ns" bigint,
-    "idle_ns" bigint
+    "idle_ns" bigint,
+    "host_ns" bigint
 );
 comment on table measures is 'A row per rank, iteration and clock; null is unknown, never 0';
 comment on column measures."rank" is 'Rank of the job';
@@ -137,6 +138,7 @@ comment on column measures."time_to_first_all_reduce_ns" is 'The same to the fir
 comment on column measures."compute_ns" is 'Union of computation on the device, ns';
 comment on column measures."communication_ns" is 'Union of communication on the device, ns';
 comment on column measures."idle_ns" is 'Window less all device work, ns';
+comment on column measures."host_ns" is 'Time of the training thread outside of calls that wait for the device or other ranks, ns';
 
 create table collectives (
     "rank" bigint not null,

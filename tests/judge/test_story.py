@@ -38,7 +38,9 @@ def excess(
         }
     )  # fmt: skip
     wide = wide.with_columns(pl.col(*phases).fill_nan(None), role=pl.lit("all"))
-    wide = wide.with_columns(work_ns=sum(map(pl.col, phases), pl.lit(0.0)))
+    wide = wide.with_columns(
+        work_ns=sum(map(pl.col, {*phases} - {"host_ns", "wait_ns"}), pl.lit(0.0))
+    )
     return excess_of(wide, "work")
 
 
@@ -58,6 +60,31 @@ def test_long_iterations_of_unknown_work_change_no_other() -> None:
     late = np.zeros((4, 5))
     late[0], late[:, 2:] = 15.0, np.nan
     assert excess(late, np.array([100.0, 100, 300, 300, 300])).share[0, :2].tolist() == [0.15, 0.15]
+
+
+def test_ranks_that_wait_launch_ahead() -> None:
+    """Rank 1 loads 30 ms; after that its device starves for 20 ms, as all would without waits."""
+    late = np.zeros((4, 20))
+    late[1] = 20.0
+    load = np.where(late > 0, 30.0, 0.0)
+    wait = 50.0 - late - load
+
+    def found(host: float | Floats, transfer: float = 0.0) -> list[float]:
+        more = {"load": load, "wait": wait - 50, "host": np.zeros_like(late) + host - 50}
+        one = excess(late, 150.0 + transfer, **more)
+        means = [
+            float(each[1].mean() / MS) for each in (one.total, *np.moveaxis(one.by_phase, 2, 0))
+        ]
+        return [each for each in means if each > 0]
+
+    assert found(100.0) == [50.0, 30.0, 20.0]
+    assert found(120.0) == [30.0, 30.0]
+    assert found(140.0) == [10.0, 10.0]
+    assert found(145.0) == [50.0, 30.0, 20.0]  # it may wait unseen
+    assert found(120.0, transfer=15.0) == [45.0, 30.0, 15.0]  # hosts launch ahead meanwhile, too
+    hidden = np.full(late.shape, 120.0)
+    hidden[:, 5:] = 130.0  # nor does any call tell of waits in most iterations
+    assert found(hidden) == [30.0, 30.0]
 
 
 def noise(ranks: int, count: int, ms: float = 0.3, seed: int = 0) -> Floats:

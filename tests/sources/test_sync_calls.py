@@ -11,6 +11,7 @@ from rankscope.measure.report import Reader
 from rankscope.model.options import ShapingOptions
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
+from rankscope.sources.conventions.api_calls import HELD_NS
 from rankscope.sources.discover import describe
 from tests.forge import scene, simulate
 from tests.forge.host import SYNCHRONIZE
@@ -34,12 +35,15 @@ def record() -> RankRecord:
         start = draw.randrange(10**10, 2 * 10**10)
         name = OTHERS[number % 3] if number else "cudaFree_v3020"
         made.calls.append((start, start + 19_000, name, who.autograd_tid, 10**6 + number))
+    full = (start, start + HELD_NS, "cudaLaunchKernel_v7000", who.autograd_tid, 10**6 + 200)
+    made.calls += [full, (*full[:1], full[1] - 1, *full[2:4], 10**6 + 201)]
     return made
 
 
 def waited(record: RankRecord) -> list[tuple[int, int]]:
     kinds = (SYNCHRONIZE, "cudaFree_v3020")
-    return sorted((start, end - start) for start, end, name, *_ in record.calls if name in kinds)
+    calls = ((start, end - start, name) for start, end, name, *_ in record.calls)
+    return sorted((start, took) for start, took, name in calls if name in kinds or took >= HELD_NS)
 
 
 def read(path: Path, kind: str, reader: Reader = formats.read) -> pl.DataFrame:

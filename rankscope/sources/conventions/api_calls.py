@@ -2,8 +2,6 @@
 
 import polars as pl
 
-from rankscope.util.numbers import NEVER
-
 SYNCHRONISING = "|".join(
     (
         r"Synchronize|^ur(QueueFinish|EventWait)",  # of any API
@@ -25,6 +23,10 @@ LASTING_NS = 20_000
 """An asynchronous copy waited for the device if its call took at least this long (ns)."""
 
 
+HELD_NS = 1_000_000
+"""Any other call waited for the device if it took at least this long (ns): a full launch queue."""
+
+
 def synchronises() -> pl.Expr:
     """Whether an API call held its thread until the device was done; null where unknown.
 
@@ -34,11 +36,11 @@ def synchronises() -> pl.Expr:
 
 
 def waits_from() -> pl.Expr:
-    """The length (ns) from which on an API call waited for the device; NEVER if it does not wait.
+    """The length (ns) from which on an API call waited for the device.
 
     Null where the name is. Reads `name`.
     """
     name = pl.col("name")
     least = pl.when(name.str.contains(ASYNCHRONOUS)).then(LASTING_NS).otherwise(0)
     waits = name.str.contains(SYNCHRONISING)
-    return pl.when(waits).then(least).when(~waits).then(NEVER)
+    return pl.when(waits).then(least).when(~waits).then(HELD_NS)
