@@ -193,8 +193,11 @@ def solve_clocks(
         reached = (moment - middle + line.level for moment in spans.get(rank, ()))
         error = max((line.error(moment) for moment in reached), default=line.spread)
         fits[rank] = ClockFit(round(line.level), line.slope * 1e6, round(error))
-    several = counted(len(groups), "communicator")
-    return Clocks(fits, middle, f"ends of shared collectives ({several})")
+    pairs = sum(group.error > 0 for group in groups)
+    several = counted(len(groups) - pairs, "communicator")
+    ways = [f"ends of shared collectives ({several})"] if pairs < len(groups) else []
+    ways += [f"messages both ways ({counted(pairs, 'pair')} of ranks)"] if pairs else []
+    return Clocks(fits, middle, "; ".join(ways))
 
 
 def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, str]) -> Clocks:
@@ -333,27 +336,25 @@ def _check_units(lines: dict[int, _Line], lowest: int, longest: int) -> None:
 
 
 def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: int) -> None:
-    """Refit every rank, in place, to the consensus of its collectives."""
+    """Refit every rank, in place, to the consensus of its collectives, which do not err."""
     shared: dict[int, list[tuple[Floats, Floats]]] = {rank: [] for rank in lines}
-    errors = dict.fromkeys(lines, 0.0)
     for group in groups:
         places = [place for place, rank in enumerate(group.ranks) if rank in lines]
-        if len(places) < 2:
+        if len(places) < 2 or group.error:
             continue
         ends = [lines[group.ranks[place]].corrected(group.since(place, middle)) for place in places]
         consensus = medians(np.stack(ends, axis=1))
         for place, own in zip(places, ends, strict=True):
             shared[group.ranks[place]].append((consensus, own))
-            errors[group.ranks[place]] = max(errors[group.ranks[place]], group.error)
 
-    def refitted(parts: list[tuple[Floats, Floats]], error: float) -> _Line:
+    def refitted(parts: list[tuple[Floats, Floats]]) -> _Line:
         when, ends = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(when, kind="stable")
-        level, slope, spread = _fit(when[order], (when - ends)[order][None], error)
+        level, slope, spread = _fit(when[order], (when - ends)[order][None])
         return _Line(float(level[0]), float(slope[0]), float(spread[0]))
 
     # one by one: these steps are so short that threads would wait for each other
-    changes = {rank: refitted(parts, errors[rank]) for rank, parts in shared.items() if parts}
+    changes = {rank: refitted(parts) for rank, parts in shared.items() if parts}
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():
         line = lines[rank]

@@ -122,3 +122,17 @@ def test_a_drift_smaller_than_the_error_is_none(error: float, drift: float) -> N
     fit = solve_clocks([group], 0).fits[1]
     assert fit.drift_ppm == pytest.approx(drift, rel=0.01)
     assert fit.spread_ns >= error
+
+
+def test_collectives_alone_refine_clocks() -> None:
+    """Of messages that take longer one way, the moments differ: they tie, and blur no other tie."""
+    when = np.arange(0, 1_000_000_001, 100_000_000)
+    world = Group((0, 1, 2), np.stack([when] * 3, axis=1), (0, 0, 0))
+    late = np.stack([when, when + 40_000], axis=1)
+    meeting = [Group(pair, late, (0, 0), 50_000.0) for pair in ((0, 1), (1, 2), (2, 3))]
+    clocks, of_sends = (solve_clocks(groups, 0) for groups in ([world, *meeting], meeting))
+    ways = ["ends of shared collectives (1 communicator)", "messages both ways (3 pairs of ranks)"]
+    assert [clocks.method, of_sends.method] == ["; ".join(ways), ways[1]]
+    fits = clocks.fits
+    assert [(fits[rank].offset_ns, fits[rank].spread_ns) for rank in (1, 2)] == [(0, 0)] * 2
+    assert (fits[3].offset_ns, fits[3].spread_ns) == (-40_000, 50_000)
