@@ -160,9 +160,9 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     for role in range(len(names)):
         unit[roles == role] = _unit(usual[roles == role][:1], length[roles == role][:1])
     by_phase = spent - usual_of(spent, roles)
-    own = usual_of(matrix("iteration_ns") - matrix("wait_ns"), roles)
-    ahead = np.minimum(_ahead(usual_of(matrix("host_ns"), roles), own, length), value - usual)
-    ahead = np.maximum(np.nan_to_num(ahead), 0.0)
+    own, host = matrix("iteration_ns") - matrix("wait_ns"), usual_of(matrix("host_ns"), roles)
+    late = np.maximum(own - _need(host, usual_of(own, roles), length), 0.0)
+    ahead = np.maximum(np.nan_to_num(value - usual - late), 0.0)
     return Excess(
         metric=metric,
         ranks=ranks,
@@ -179,11 +179,11 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     )
 
 
-def _ahead(host: Floats, own: Floats, length: Floats) -> Floats:
-    """How much longer than its device the median rank's host needs: it launches ahead in waits.
+def _need(host: Floats, own: Floats, length: Floats) -> Floats:
+    """What the iteration of the median rank would take without waits, if its host binds; else NaN.
 
-    A rank that waits for nobody needs at least the time of its host. So the median rank would need
-    it, too, if it did not wait.
+    A rank launches ahead while it waits, and its device then needs less than its host. A rank that
+    waits for nobody needs at least the time of its host.
 
     Args:
         host: the median time of the role's hosts, NaN where unknown.
@@ -193,7 +193,7 @@ def _ahead(host: Floats, own: Floats, length: Floats) -> Floats:
     # in most iterations a host may wait where no call tells, as behind a full queue
     known = np.nan_to_num(host, nan=np.inf)
     least = np.quantile(known, RARE, axis=1, keepdims=True, method="lower")
-    return np.where(least <= (1 - MUCH) * length, least - own, 0.0)
+    return np.where((least > own) & (least <= (1 - MUCH) * length), least, np.nan)
 
 
 def _less(by_phase: Floats, ahead: Floats, phases: tuple[str, ...]) -> Floats:

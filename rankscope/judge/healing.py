@@ -7,6 +7,7 @@ from itertools import repeat
 import numpy as np
 
 from rankscope.judge.excess import Excess
+from rankscope.judge.levels import MUCH
 from rankscope.judge.replay import Healing, Replay
 from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.intervals import Flags
@@ -64,6 +65,8 @@ class Prices:
         replay, excess = self._replay, self._excess
         if replay is None:
             return "the run cannot be replayed"
+        if replay.rooted_ns >= MUCH * np.nansum(excess.lengths[self._is_played]):
+            return "broadcasts may also wait until others are through with earlier ones"
         if replay.size <= replay.rows.height:
             return None
         if self.phases_recur:
@@ -75,15 +78,21 @@ class Prices:
         alike = bool((named == named[:1]).all())
         if alike and named[0].sum() >= len(COMPUTING_PHASES) - 1:
             return None
-        if alike and named.any():
-            return "ranks name only one phase of their work"
-        return f"{'no' if alike else 'not every'} rank names the phases of its work"
+        who = "no rank names the phases of its work"
+        if named.any():
+            who = "ranks name only one phase of their work"
+        return who if alike else "not every rank names the phases of its work"
+
+    @property
+    def _is_played(self) -> Flags:
+        """Which of the iterations are replayed."""
+        played = () if self._replay is None else self._replay.iterations
+        return np.isin(self._excess.numbers, played)
 
     @property
     def played(self) -> int:
         """How many of the iterations are replayed; 0 without a replay."""
-        replay = self._replay
-        return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
+        return int(self._is_played.sum())
 
     def of(self, healed: Iterable[Floats], transfers: Iterable[bool] = repeat(False)) -> list[int]:
         """The gain of each healing.
@@ -95,7 +104,7 @@ class Prices:
         replay, excess = self._replay, self._excess
         if replay is None:
             return [int(self._faster(each).sum()) for each in healed]
-        played = np.isin(excess.numbers, replay.iterations)
+        played = self._is_played
         changes, scales, least = [], [], []
         for each, usual in zip(healed, transfers, strict=False):
             work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)

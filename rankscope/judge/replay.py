@@ -122,6 +122,12 @@ class Replay:
         return np.pad(self._service, (0, count - self._count), constant_values=np.nan)
 
     @property
+    def rooted_ns(self) -> float:
+        """How long rooted calls of a rank took after those came for whom they waited."""
+        parts = (each.service.sum() for step in self._steps for each in step.rooted)
+        return float(sum(parts)) / len(self._ranks)
+
+    @property
     def iterations(self) -> Numbers:
         """The iterations that are played, ascending."""
         return self._windows["iteration"].unique().sort().to_numpy()

@@ -130,5 +130,6 @@ def test_a_broadcast_begins_after_the_call_before_it() -> None:
     blocked = {1: (100, 310)}
     played = replay(calls, {0: 500, 1: 500}, blocked, (0, 1))
     first, second = (step.rooted[0].service / US for step in played._steps[:2])
+    assert played.rooted_ns == 230 / 2 * US
     assert first.tolist() == [[10, 200]]
     assert second.tolist() == [[10, 10]]

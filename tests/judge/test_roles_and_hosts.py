@@ -173,7 +173,9 @@ def test_the_only_rank_of_a_heavy_role_cannot_be_judged() -> None:
 
 def test_gains_are_exact_where_at_most_one_phase_is_unnamed() -> None:
     """All other work takes its place, which of two phases could be anywhere."""
-    of_many_meetings: Any = SimpleNamespace(size=2, rows=pl.DataFrame({"iteration": [0]}))
+    of_many_meetings: Any = SimpleNamespace(
+        size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), rooted_ns=0.0
+    )
     rows = [(rank, i, 0.0) for rank in range(4) for i in range(4)]
     wide = wide_of(rows)
 
@@ -185,3 +187,18 @@ def test_gains_are_exact_where_at_most_one_phase_is_unnamed() -> None:
     assert why("optimizer") is None
     assert why("forward", "backward") == "ranks name only one phase of their work"
     assert why("forward", "backward", "optimizer") == "no rank names the phases of its work"
+
+
+def test_gains_are_bounds_where_broadcasts_take_long_after_all_they_wait_for_came() -> None:
+    """A rank that is some broadcasts ahead of the next one of the chain waits for buffers."""
+    excess = inputs_of(wide_of([(rank, i, 0.0) for rank in range(4) for i in range(4)])).excess
+
+    def why(share: float) -> str | None:
+        rooted_ns = share * excess.total_ns
+        played: Any = SimpleNamespace(
+            size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), rooted_ns=rooted_ns
+        )
+        return Prices(excess, played).why_bound
+
+    assert why(0.049) is None
+    assert why(0.05) == "broadcasts may also wait until others are through with earlier ones"

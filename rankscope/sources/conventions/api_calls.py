@@ -43,4 +43,4 @@ def waits_from() -> pl.Expr:
     name = pl.col("name")
     least = pl.when(name.str.contains(ASYNCHRONOUS)).then(LASTING_NS).otherwise(0)
     waits = name.str.contains(SYNCHRONISING)
-    return pl.when(waits).then(least).when(~waits).then(HELD_NS)
+    return pl.when(waits).then(least).when(~waits).then(HELD_NS).cast(pl.Int64)
