@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.match.clocks import Group, solve_clocks
+from rankscope.match.clocks import ASSUMED_SPREAD_NS, Group, solve_clocks
 from rankscope.match.communication import match_again, match_calls
 from rankscope.match.point_to_point import OPERATION, meetings, named_transfers
 from rankscope.match.waits import shown_error
@@ -93,6 +93,7 @@ def test_transfers_that_one_side_lacks_are_left_alone() -> None:
         kernel(0, "to 1", 110, 112, 1),
         kernel(1, "from 0", 120, 130, 1),
         kernel(1, "to 2", 140, 142, 1),
+        kernel(1, "to 1, from 1", 150, 152, 1),
     )
     assert named_transfers(frame).select("rank", "iteration").rows() == [(0, 1), (1, 1)]
 
@@ -110,9 +111,14 @@ def test_the_soonest_transfers_of_both_directions_tell_the_clocks() -> None:
         kernel(1, "from 0", 2600, 2620, 1),  # waited for nobody in this iteration
         kernel(1, "to 0", 2300, 2305, 1),
         kernel(0, "from 1", 1250, 1320, 1),
+        kernel(0, "to 1", 2100, 2105, 2),
+        kernel(1, "from 0", 3050, 3160, 2),  # took 60: the error of both is twice the least
+        kernel(1, "to 0", 3300, 3305, 2),
+        kernel(0, "from 1", 2250, 2320, 2),
     )
     found = meetings(named_transfers(frame))
-    assert found.select("own_ns", "other_ns", "error_ns").rows() == [(210, 1210, 20)]
+    moments = [(210, 1210, 20), (2210, 3230, 40)]
+    assert found.select("own_ns", "other_ns", "error_ns").rows() == moments
 
 
 @pytest.mark.parametrize(("error", "drift"), [(0.0, -100.0), (50_000.0, 0.0)])
@@ -136,3 +142,5 @@ def test_collectives_alone_refine_clocks() -> None:
     fits = clocks.fits
     assert [(fits[rank].offset_ns, fits[rank].spread_ns) for rank in (1, 2)] == [(0, 0)] * 2
     assert (fits[3].offset_ns, fits[3].spread_ns) == (-40_000, 50_000)
+    few = solve_clocks([Group((0, 1), late[:1], (0, 0), 50_000.0)], 0).fits[1]
+    assert few.spread_ns == ASSUMED_SPREAD_NS + 50_000
