@@ -70,7 +70,10 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         value = self.value - np.nan_to_num(self.spent[:, :, place])
         by_phase = self.by_phase.copy()
         by_phase[:, :, place] = 0.0
-        return replace(self, total=value - usual_of(value, self.roles), by_phase=by_phase)
+        ahead = np.nan_to_num(self.spent - usual_of(self.spent, self.roles) - self.by_phase)
+        ahead[:, :, place] = 0.0
+        total = value - usual_of(value, self.roles) - ahead.sum(axis=2)
+        return replace(self, total=total, by_phase=by_phase)
 
     def within(self, phase: str | None) -> Excess:
         """The same with the excess in one phase as `total`; None: in all of them."""

@@ -72,6 +72,8 @@ def test_ranks_that_wait_launch_ahead() -> None:
     def found(host: float | Floats, transfer: float = 0.0) -> list[float]:
         more = {"load": load, "wait": wait - 50, "host": np.zeros_like(late) + host - 50}
         one = excess(late, 150.0 + transfer, **more)
+        beside = one.beside("load")
+        assert np.allclose(beside.total[1], np.nansum(beside.by_phase[1], axis=1))
         means = [
             float(each[1].mean() / MS) for each in (one.total, *np.moveaxis(one.by_phase, 2, 0))
         ]
