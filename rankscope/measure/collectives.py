@@ -179,7 +179,9 @@ def _finish(placed: pl.DataFrame, begins: Times, marks: pl.DataFrame) -> pl.Data
         return empty(COLLECTIVES)
     order = np.lexsort((placed["start_ns"].to_numpy(), placed["launch"].to_numpy()))
     calls = with_ordinals(taken(placed, order))
-    group, in_forward = codes(calls[["communicator"]]), calls["in_forward"].to_numpy()
+    # DDP sends buffers in forward, on the communicator of its gradients
+    in_forward = calls["in_forward"].to_numpy() & ~holds(calls["operation"].is_in(["rooted"]))
+    group = codes(calls[["communicator"]])
     candidate = _before_optimizer(calls, begins, marks) & ~np.isin(group, group[in_forward])
     candidate &= ~holds(calls["bytes"] <= FEW_BYTES)
     candidate &= holds(calls["operation"].is_in(REDUCTIONS))
