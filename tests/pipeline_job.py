@@ -19,7 +19,7 @@ SEND_RECEIVE = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What can be told of it; times in µs. `ahead`: of each rank's clock, by rank."""
+    """The options of a job; times in µs. `ahead`: of each clock to that of the rank before."""
 
     stages: int = 3
     replicas: int = 2

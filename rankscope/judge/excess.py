@@ -29,9 +29,9 @@ Index = NDArray[np.int64]
 class Excess(Struct, frozen=True, eq=False, dict=True):
     """Matrices of rank by iteration in ns; NaN is unknown.
 
-    `total`: the judged metric over the lower median of the role in the iteration, or over the time
-    of the median rank's host where that is longer. `by_phase`: the same of each phase (rank by
-    iteration by phase). `value`: the judged metric. `spent`: the time
+    `total`: the judged metric over the lower median of the role in the iteration, less what the
+    others launch ahead while they wait. `by_phase`: the same of each phase (rank by iteration by
+    phase). `value`: the judged metric. `spent`: the time
     in each phase. `length`: the role's median iteration. `unit`: the length that the iteration has
     by the work of the role's median rank, without waits for slow ranks.
     """

@@ -78,10 +78,10 @@ class Prices:
         alike = bool((named == named[:1]).all())
         if alike and named[0].sum() >= len(COMPUTING_PHASES) - 1:
             return None
-        who = "no rank names the phases of its work"
+        why = "no rank names the phases of its work"
         if named.any():
-            who = "ranks name only one phase of their work"
-        return who if alike else "not every rank names the phases of its work"
+            why = "ranks name only one phase of their work"
+        return why if alike else "not every rank names the phases of its work"
 
     @property
     def _is_played(self) -> Flags:
