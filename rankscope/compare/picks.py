@@ -16,6 +16,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import lacks_phases
 from rankscope.compare.report_files import ReportFiles, files_of
 from rankscope.errors import UsageError
+from rankscope.judge.levels import FEW
 from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import WAITS, check_metrics, column_of
 from rankscope.model.results import Pick, Window
@@ -42,6 +43,9 @@ AFTER_REDUCTION = ("optimizer", "other")
 
 Rows = Callable[[list[int]], pl.DataFrame]
 """Gives the rows of some ranks."""
+
+HAS_MORE = ("has more to do", "have more to do")
+"""What is said of a rank that is given more work, and of several."""
 
 SlowSet = tuple[tuple[int, ...], tuple[int, ...]]
 """Ranks, and the iterations in which they are slow together."""
@@ -159,19 +163,21 @@ def picks_of(
         metric = next(
             (name for name in names if scores[column_of(name)].is_not_null().any()), "iteration"
         )
-    ranks_table = comparison.tables.ranks
+    ranks_table, verdict = comparison.tables.ranks, comparison.verdict
+    held = verdict.holders if len(verdict.holders) <= FEW else ()
+    leads = [((each.rank,), each.iterations) for each in held]
     return pick(
         scores,
-        lambda ranks: comparison.rows([*dict.fromkeys((metric, "iteration"))], ranks),
+        lambda ranks: comparison.rows([*dict.fromkeys((metric, "iteration", "load"))], ranks),
         lambda ranks: comparison.tables.read("iterations", ranks=ranks),
         {rank: (host, pid) for rank, host, pid in ranks_table.select("rank", "host", "pid").rows()},
         files_of(ranks_table, comparison.tables.reports),
         comparison.scope.utc_starts,
         metric,
-        comparison.verdict.slow_sets,
-        comparison.verdict.sets_with_more_work,
+        verdict.slow_sets,
+        verdict.sets_with_more_work,
         Counter(comparison.rows(["iteration"], flags=True).filter("flagged")["iteration"]),
-        () if comparison.verdict.leading is None else comparison.verdict.leading.ranks,
+        leads if verdict.leading is None else [(verdict.leading.ranks, ())],
         comparison.tables.database,
     )
 
@@ -187,7 +193,7 @@ def pick(
     slow: Sequence[SlowSet],
     given_more: Collection[tuple[int, ...]],
     flagged: Counter[int],
-    leading: tuple[int, ...] = (),
+    leads: Sequence[SlowSet] = (),
     database: Path | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
@@ -198,8 +204,8 @@ def pick(
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
-        rows_of: gives rank, iteration, iteration_ns and `<metric>_ns` of some ranks in the selected
-            iterations.
+        rows_of: gives rank, iteration, iteration_ns, load_ns and `<metric>_ns` of some ranks in the
+            selected iterations.
         views_of: gives RANK_ITERATIONS of some ranks.
         processes: rank → host and pid.
         files: rank → the files of its report.
@@ -208,7 +214,7 @@ def pick(
         slow: the sets of ranks that the verdict names; those that cost most first.
         given_more: those of these sets of ranks that are given more work.
         flagged: iteration → how many ranks are flagged in it.
-        leading: the ranks that lead where the verdict names none.
+        leads: the ranks that lead, or hold most of the cost, where the verdict names none.
         database: the database, in whose folder moved reports are looked for.
 
     Raises:
@@ -222,14 +228,19 @@ def pick(
             hint="rankscope imbalance shows which metrics there are",
         )
     ranked_ranks = {*ranked["rank"].to_list()}
-    slow = [
-        (known, when)
-        for ranks, when in slow
-        if (known := tuple(r for r in ranks if r in ranked_ranks))
-    ]
-    named = tuple(dict.fromkeys(rank for ranks, _ in slow for rank in ranks))
+    slow, leads = (
+        [
+            (known, when)
+            for ranks, when in sets
+            if (known := tuple(r for r in ranks if r in ranked_ranks))
+        ]
+        for sets in (slow, leads)
+    )
+    named, leading = (
+        tuple(dict.fromkeys(rank for ranks, _ in sets for rank in ranks))
+        for sets in (slow, () if slow else leads)
+    )
     at_fault = {rank for ranks, _ in slow if ranks not in given_more for rank in ranks}
-    leading = tuple(rank for rank in leading if rank in ranked_ranks and not named)
     labelled = _labelled(ranked, column, named or leading, "slow" if named else "leads")
     picked = [rank for _, rank in labelled]
     rows, seen = rows_of(picked), views_of(picked)
@@ -237,11 +248,11 @@ def pick(
         each[:2]: each[2] for each in rows.select("rank", "iteration", "iteration_ns").rows()
     }
     own = seen.filter(pl.col("rank") == picked[0])
-    alone = _where_nobody_else_is(slow)
+    alone = _where_nobody_else_is(slow or leads)
     rows, place = _in_one_file(rows, column, alone, own, files[picked[0]])
     begins = {rank: files[rank].starts_ns[place] for rank in picked}
     axes = _Axes(seen, lengths, utc_starts, begins)
-    looks = _looks(rows, column, slow, given_more, axes, flagged)
+    looks = _looks(rows, column, slow, leads, given_more, axes, flagged)
     values = dict(ranked.select("rank", column).iter_rows())
     reports = {rank: located(files[rank].paths[place], database) for rank in picked}
     return Picks(
@@ -271,6 +282,7 @@ def _looks(
     rows: pl.DataFrame,
     column: str,
     slow: Sequence[SlowSet],
+    leads: Sequence[SlowSet],
     given_more: Collection[tuple[int, ...]],
     axes: _Axes,
     flagged: Counter[int],
@@ -280,21 +292,23 @@ def _looks(
     Args:
         rows: rank, iteration, `<metric>_ns` of the picked ranks.
         column: the metric's name.
-        slow, given_more, flagged: as in `pick`.
+        slow, leads, given_more, flagged: as in `pick`.
     """
     per = _per_iteration(rows, column)
     iterations = {*rows["iteration"]}
+    verbs = ("is slow", "are slow") if slow else ("takes longest", "take longest")
+    sets = slow or leads
     present = [
-        (ranks, tuple(number for number in when if number in iterations)) for ranks, when in slow
+        (ranks, tuple(number for number in when if number in iterations)) for ranks, when in sets
     ]
     looks = [
         Look(
-            _title(ranks, when, iteration, has_more=ranks in given_more),
+            _title(ranks, when, iteration, HAS_MORE if ranks in given_more else verbs),
             ranks,
             when,
             axes.windows(iteration),
         )
-        for (ranks, when), (_, best) in zip(slow, _where_nobody_else_is(present), strict=True)
+        for (ranks, when), (_, best) in zip(sets, _where_nobody_else_is(present), strict=True)
         if (iteration := _slowest(rows, column, ranks, best)) is not None
     ]
     if not looks:
@@ -349,12 +363,13 @@ def _in_one_file(
     return rows.filter([held_in.get(each) == place for each in rows["iteration"]]), place
 
 
-def _title(ranks: tuple[int, ...], when: tuple[int, ...], iteration: int, *, has_more: bool) -> str:
-    """The title of an iteration in which ranks are slow, or have more to do."""
+def _title(
+    ranks: tuple[int, ...], when: tuple[int, ...], iteration: int, verbs: tuple[str, str]
+) -> str:
+    """The title of an iteration in which ranks do what `verbs` say, of one rank and of several."""
     others = [number for number in when if number != iteration]
     also = f" (also {span(others, MOST_PARTS)})" if others else ""
-    does = ("has more to do", "have more to do") if has_more else ("is slow", "are slow")
-    who = f"{ranks_text(ranks, MOST_PARTS)} {agreeing(len(ranks), *does)}"
+    who = f"{ranks_text(ranks, MOST_PARTS)} {agreeing(len(ranks), *verbs)}"
     return f"Where {who}: iteration {iteration}{also}"
 
 
@@ -363,8 +378,10 @@ def _slowest(
 ) -> int | None:
     """The iteration in which `ranks` exceed the others most; None without values.
 
+    One in which their load is unknown, as in the first of a report, is taken only if no other is.
+
     Args:
-        rows: rank, iteration, `<metric>_ns` of the picked ranks.
+        rows: rank, iteration, load_ns and `<metric>_ns` of the picked ranks.
         column: the metric's name.
     """
     is_slow = pl.col("rank").is_in(ranks)
@@ -372,11 +389,12 @@ def _slowest(
         rows.filter(pl.col("iteration").is_in(iterations))
         .group_by("iteration")
         .agg(
+            pl.col("load_ns").filter(is_slow).null_count().alias("unknown"),
             more=pl.col(column).filter(is_slow).mean()
-            - pl.col(column).filter(~is_slow).median().fill_null(0)
+            - pl.col(column).filter(~is_slow).median().fill_null(0),
         )
         .drop_nulls()
-        .sort("more", "iteration", descending=[True, False])
+        .sort("unknown", "more", "iteration", descending=[False, True, False])
     )
     return None if per.is_empty() else int(per["iteration"][0])
 

@@ -30,7 +30,7 @@ from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import described, finished, held_up
 from rankscope.judge.story import Slow
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.model.results import Leading, Verdict
+from rankscope.model.results import Holder, Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.wording import (
     MOST_LISTED,
@@ -298,9 +298,9 @@ def rotating(judged: Judgement) -> Verdict | None:
     cause, share = excess.main_phase(sums, sums.sum())
     phase = "" if cause is None else f", mostly in {cause}"
     how = "in the iterations that cost most, others lie as far from the median"
+    last = excess.ranks[amounts.argmax(axis=0)]
+    own = [(rank, excess.numbers[hit & (last == rank)].tolist()) for rank in most]
     if len(most) > 1:
-        last = excess.ranks[amounts.argmax(axis=0)]
-        own = [(rank, excess.numbers[hit & (last == rank)].tolist()) for rank in most]
         held = "hold most of what imbalance costs"
         how = (
             f"{counted(len(most), 'rank')} ({span(most, MOST_LISTED)}) {held}, each in different "
@@ -314,7 +314,9 @@ def rotating(judged: Judgement) -> Verdict | None:
             how = f"{', '.join(before)} and {final} {held}"
     return Verdict(
         kind=VerdictKind.ROTATING,
-        holders=() if story.loaders_bind or len(most) < 2 else most,
+        holders=()
+        if story.loaders_bind or len(most) < 2
+        else tuple(Holder(rank, tuple(numbers)) for rank, numbers in own),
         cause=cause,
         cause_share=share,
         excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,

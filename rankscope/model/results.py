@@ -108,6 +108,15 @@ class Leading(Struct, frozen=True):
     ]
 
 
+class Holder(Struct, frozen=True):
+    """A rank of a `rotating` verdict."""
+
+    rank: Annotated[int, says("the rank")]
+    iterations: Annotated[
+        tuple[int, ...], says("the iterations in which it holds most of what imbalance costs")
+    ]
+
+
 class Verdict(Struct, frozen=True, kw_only=True):
     """Who is slow, in what, when, and what it costs."""
 
@@ -176,7 +185,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
         says("of some `inconclusive` verdicts: the ranks that lead; else null"),
     ] = None
     holders: Annotated[
-        tuple[int, ...],
+        tuple[Holder, ...],
         says(
             "of a `rotating` verdict: the ranks that hold most of what imbalance costs, each in "
             "different iterations; empty where ranks differ at once or all loaders are slow"

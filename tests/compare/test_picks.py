@@ -22,6 +22,8 @@ MS = 1_000_000
 def picked(
     values: dict[int, list[int | None]],
     *slow: int,
+    leads: tuple[SlowSet, ...] = (),
+    no_load: int = -1,
     folder: Path = Path(),
     iterations: tuple[int, ...] = (0,),
     more: tuple[int, ...] = (),
@@ -41,7 +43,7 @@ def picked(
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
     sets = [(slow, iterations), *also]
     seen = filled(views, RANK_ITERATIONS)
-    return picked_from(wide, seen, files, starts, sets, more, flagged)
+    return picked_from(wide, seen, files, starts, sets, more, flagged, leads, no_load)
 
 
 def picked_from(
@@ -52,7 +54,10 @@ def picked_from(
     slow: list[SlowSet],
     more: tuple[int, ...] = (),
     flagged: Counter[int] | None = None,
+    leads: tuple[SlowSet, ...] = (),
+    no_load: int = -1,
 ) -> Picks:
+    wide = wide.with_columns(load_ns=pl.when(pl.col("iteration") != no_load).then(1))
     return pick(
         scores(wide, ["work"], "mean"),
         lambda ranks: wide.filter(pl.col("rank").is_in(ranks)),
@@ -64,6 +69,7 @@ def picked_from(
         slow,
         [more],
         flagged or Counter(),
+        leads,
     )
 
 
@@ -146,6 +152,28 @@ def test_a_rank_is_looked_at_where_no_other_one_stalls() -> None:
     assert found.looks[1].title == "Where rank 1 is slow: iteration 0 (also 1-3)"
     both = picked(values, 2, iterations=(0, 1, 2, 3), also=(((1,), (0, 1, 2, 3)),))
     assert [each.iteration for each in both.looks[:2]] == [2, 2]
+
+
+def test_a_rank_is_looked_at_where_its_load_is_known() -> None:
+    """Though it exceeds the others more in the first iteration, whose load is in no report."""
+    values: dict[int, list[int | None]] = {0: [5, 5, 5], 1: [5, 5, 5], 2: [30, 9, 8]}
+    for no_load, when, at in ((-1, (0, 1, 2), 0), (0, (0, 1, 2), 1), (0, (0,), 0)):
+        found = picked(values, 2, iterations=when, no_load=no_load)
+        assert found.looks[0].iteration == at
+
+
+def test_ranks_that_hold_most_of_a_cost_are_looked_at() -> None:
+    values: dict[int, list[int | None]] = {0: [1, 1, 1], 1: [5, 30, 5], 2: [5, 5, 9], 3: [5, 5, 5]}
+    held: tuple[SlowSet, ...] = (((1,), (1,)), ((2,), (2,)))
+    found = picked(values, leads=held)
+    assert labels(found) == [("min", 0), ("median", 3), ("max", 1), ("leads", 2)]
+    assert [each.title for each in found.picks] == ["min", "median", "max, leads", "leads"]
+    assert [each.title for each in found.looks[:2]] == [
+        "Where rank 1 takes longest: iteration 1",
+        "Where rank 2 takes longest: iteration 2",
+    ]
+    named = [each.title for each in picked(values, 3, leads=held).picks]
+    assert named == ["min", "median", "max", "slow"]
 
 
 def test_of_one_iteration_none_is_typical() -> None:

@@ -35,7 +35,7 @@ class Pick(Struct, kw_only=True):
         Literal["min", "median", "max", "slow", "leads"],
         says(
             "of none of the others: `slow` if the verdict names the rank (`culprit` in 0.1.0), "
-            "`leads` if it names nobody, and the rank is in `leading`"
+            "`leads` if it names nobody, and the rank is in `leading` or a holder"
         ),
     ]
     rank: Annotated[int, says("the rank")]
@@ -58,8 +58,10 @@ class Look(Struct, kw_only=True):
             "`also`, then a typical iteration"
         ),
     ]
-    ranks: Annotated[tuple[int, ...], says("who is slow there; empty: nobody in particular")]
-    iterations: Annotated[tuple[int, ...], says("all iterations in which these ranks are slow")]
+    ranks: Annotated[
+        tuple[int, ...], says("who is slow or takes longest there; empty: nobody in particular")
+    ]
+    iterations: Annotated[tuple[int, ...], says("all iterations in which they do so")]
     windows: Annotated[tuple[RankWindow, ...], says("where it is in each picked report")]
 
 
