@@ -6,30 +6,39 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankscope.errors import UsageError
 from rankscope_cli import console
 from rankscope_cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from rankscope.api import Run
+    from rankscope.model.options import ShapingOptions
 
 
-def run_of(paths: list[str], db: Path, quiet: bool) -> Run:
+def run_of(paths: list[str], db: Path, shaping: ShapingOptions, quiet: bool) -> Run:
     """The run of a database, or of reports, which are ingested first.
 
     Args:
         paths: a database, or reports, folders and patterns; empty: the run of `db`.
         db: the database to open; with reports, the one to ingest them into.
+        shaping: how reports become rows.
 
     Raises:
-        UsageError: a folder without reports holds several databases, or nothing.
+        UsageError: a folder without reports holds several databases, or nothing; or names in
+            reports are given without reports.
     """
     named = _database(paths)
     if named is not None or not paths:
+        if shaping != type(shaping)():
+            raise UsageError(
+                "--iteration, --phase and so on are about reports, and none is named",
+                hint="give them with the reports: rankscope imbalance PROFILES --iteration REGEX",
+            )
         return opened(named or db)
     from rankscope.ingestion.job import ingest_reports
 
     with progress_bar(quiet) as (started, advance):
-        ingested = ingest_reports(paths, db, started=started, progress=advance)
+        ingested = ingest_reports(paths, db, shaping, started=started, progress=advance)
     run = opened(db, just_stored=True)
     run.ingested = ingested
     read = sum(each.status == "read" for each in ingested.outcomes)
@@ -64,7 +73,6 @@ def _database(paths: list[str]) -> Path | None:
         return path
     if not path.is_dir():
         return None
-    from rankscope.errors import UsageError
     from rankscope.sources.discover import discover
     from rankscope.store.database import databases_in
     from rankscope.util.wording import counted

@@ -19,6 +19,9 @@ def test_imbalance_of_reports_ingests_them_first(cli: Cli) -> None:
     assert "4 reports (0 read)" in cli("imbalance", SAMPLE).err, "unchanged ones stay"
     cli("imbalance", SAMPLE.parent, "--db", "other.duckdb").refused(3, "3 runs")
     cli("imbalance", "nowhere").refused(2, "nowhere")
+    other = cli("imbalance", SAMPLE, "--db", "other.duckdb", "--phase", "load=Backward Pass")
+    assert "5.66 (3)" in other.out, "what --phase names is loading"
+    cli("imbalance", "--phase", "load=x").refused(2, "are about reports, and none", "PROFILES --it")
 
 
 def test_a_database_in_place_of_reports(cli: Cli, sample: Stored) -> None:
@@ -68,7 +71,7 @@ def test_a_missing_database_names_those_beside_it(cli: Cli, sample: Stored) -> N
         (("imbalance", "-o", "x.json"), "rankscope imbalance > FILE"),
         (("report",), "rankscope report -o FILE"),
         (("pick-reports", "--view"), "see rankscope pick-reports --help"),
-        (("imbalance", "--iteration", "step_(\\d+)"), "rankscope ingest PROFILES --iteration"),
+        (("pick-reports", "--iteration", "step_(\\d+)"), "rankscope ingest PROFILES --iteration"),
         (("pick-reports", "run.duckdb"), "--db run.duckdb names the database"),
         (("plot", "heatmap", "profiles"), "first rankscope ingest profiles"),
         (("plot", "run.duckdb"), "one of heatmap"),
@@ -80,6 +83,6 @@ def test_hints_say_what_was_meant(cli: Cli, words: tuple[str, ...], hint: str) -
 
 
 def test_an_option_of_reading_is_explained_and_not_guessed_at(cli: Cli, sample: Stored) -> None:
-    done = cli("imbalance", "--db", sample.db, "--phase", "backward=^Compute")
+    done = cli("pick-reports", "--db", sample.db, "--phase", "backward=^Compute")
     done.refused(2, "rankscope ingest PROFILES --phase")
     assert "no such option: --phase\n" in done.err, "and no list of possible options"

@@ -9,7 +9,7 @@ import typer
 
 from rankscope.model.kinds import By, VerdictKind
 from rankscope_cli import console
-from rankscope_cli.bundles import Analysis
+from rankscope_cli.bundles import Analysis, Shaping
 from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.opening import run_of
 from rankscope_cli.options import (
@@ -55,6 +55,7 @@ def imbalance(
         ),
     ] = None,
     db: Db = DB,
+    shaping: Shaping,
     analysis: Analysis,
     metric: MetricsOption = None,
     by: Annotated[
@@ -97,7 +98,7 @@ def imbalance(
 
     Examples:
 
-      rankscope imbalance profiles/
+      rankscope imbalance profiles/ --iteration 'my_step_(\\d+)'
 
       rankscope imbalance --iter-range 10:50
 
@@ -112,7 +113,7 @@ def imbalance(
     from rankscope.util.rank_list import parse_ranks
 
     only = None if ranks is None else parse_ranks(ranks)
-    run = run_of(paths or [], db, quiet)
+    run = run_of(paths or [], db, shaping, quiet)
     priced = output is Format.JSON or gain or show_all
     comparison = run.compare(analysis, until=Stage.WHAT_IF if priced else Stage.SUMMARY)
     result = comparison.imbalance(check_metrics(metric or []) or None)
