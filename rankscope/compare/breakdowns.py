@@ -219,14 +219,12 @@ def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ..
     Returns:
         phase, state, name, count (per rank and iteration), mean_ns (per rank and iteration),
         slowest_rank (farthest above its role's median), slowest_ns, excess_ns (over that median).
-        A rank without a row did nothing of it. No rows where no report records what threads do.
+        No rows where no report records what threads do.
     """
     key = ["phase", "state", "name"]
     here = states.filter(pl.col("iteration").is_in(numbers))
     sums = here.group_by("rank", *key).agg(pl.col("total_ns", "count").sum() / len(numbers))
-    pairs = here.select("rank").unique().join(here.select(key).unique(), how="cross")
-    per = pairs.join(sums, on=["rank", *key], how="left")
-    return _slowest_ranks(per.with_columns(pl.col("total_ns", "count").fill_null(0)), roles, key)
+    return _slowest_ranks(sums, roles, key)
 
 
 def _slowest_ranks(
@@ -234,12 +232,17 @@ def _slowest_ranks(
 ) -> pl.DataFrame:
     """A row per `key`: its mean, and the rank farthest above its role's lower median.
 
+    A rank without a row did nothing of it.
+
     Args:
         per: rank, `key`, total_ns and count per iteration.
         roles: rank → role.
         key: what a row is about.
         more: further columns, over the rows of a `key`.
     """
+    pairs = per.select("rank").unique().join(per.select(key).unique(), how="cross")
+    per = pairs.join(per, on=["rank", *key], how="left", nulls_equal=True)
+    per = per.with_columns(pl.col("total_ns", "count").fill_null(0))
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     usual = pl.col("total_ns").quantile(0.5, "lower").over(role, *key)
     return (

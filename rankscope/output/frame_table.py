@@ -54,6 +54,7 @@ def by_table(by: str, frame: pl.DataFrame) -> Table:
         generic_table(frame.drop(unknown) if frame.height else frame, title),
         drop_first=drop_first,
         notes=meanings,
+        most_relevant=tuple(range(frame.height)) if "excess_ns" in frame.columns else (),
         shorten=names_in(frame.columns),
     )
 
