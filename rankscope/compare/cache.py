@@ -35,12 +35,9 @@ from rankscope.model.results import Efficiency, MetricSummary, Verdict
 from rankscope.store.connection import REBUILD_HINT
 from rankscope.store.migrations import SCHEMA_VERSION
 from rankscope.store.tables import RunTables
-from rankscope.util.source_digest import source_digest
+from rankscope.util.source_digest import OF_ANSWERS, source_digest
 
 PACKAGE = Path(__file__).parents[1]
-
-SHAPING = ("compare", "judge", "match", "model", "store", "util")
-"""Packages whose source files shape the answers; those that read reports shape the tables."""
 
 VARIABLE = "RANKSCOPE_CACHE"
 """Environment variable that turns the cache off if it is 0."""
@@ -101,7 +98,7 @@ def fingerprint(options: Options, reports: pl.DataFrame) -> str:
         reports: the table `reports`. A report that was moved is the same one.
     """
     state = "\n".join(sorted(map(repr, reports.drop("path").iter_rows())))
-    code = source_digest(PACKAGE, SHAPING)
+    code = source_digest(PACKAGE, OF_ANSWERS)
     parts = (code, pl.__version__, str(SCHEMA_VERSION), repr(options), state)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

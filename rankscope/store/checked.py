@@ -13,15 +13,12 @@ from msgspec import Struct
 from rankscope.errors import UsageError
 from rankscope.util.atomic_io import cache_home, exists, write_whole
 from rankscope.util.private import private_folder
-from rankscope.util.source_digest import source_digest
+from rankscope.util.source_digest import OF_ANSWERS, source_digest
 
 MOST_FILES = 100
 """Files that are remembered; what was remembered first is forgotten first."""
 
 PACKAGE = Path(__file__).parents[1]
-
-CHECKS = ("model", "store")
-"""Packages whose source files shape the checks."""
 
 
 class Memory(Struct):
@@ -58,7 +55,7 @@ def remember(file: str, tables: Iterable[str]) -> None:
 
 
 def _memory() -> Memory:
-    empty = Memory(source_digest(PACKAGE, CHECKS))
+    empty = Memory(source_digest(PACKAGE, OF_ANSWERS))
     try:
         memory = msgspec.json.decode(_place().read_bytes(), type=Memory)
     except (OSError, RuntimeError, msgspec.MsgspecError):  # none yet, or no home

@@ -7,6 +7,9 @@ from pathlib import Path
 SUFFIXES = (".py", ".toml")
 """Endings of files with code, and of tables that code reads."""
 
+OF_ANSWERS = ("compare", "judge", "match", "model", "store", "util")
+"""Packages whose source files shape the answers; those that read reports shape the tables."""
+
 
 @cache
 def source_digest(package: Path, names: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 import rankscope
 from rankscope.api import picks_of
-from rankscope.compare.cache import SHAPING, fingerprint
+from rankscope.compare.cache import fingerprint
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.stages import compare
 from rankscope.errors import DatabaseError
@@ -28,7 +28,7 @@ from rankscope.output.documents import pick_reports
 from rankscope.output.documents.common import plain
 from rankscope.store import Database
 from rankscope.store.tables import RunTables, TableReader, TableRequest
-from rankscope.util.source_digest import source_digest
+from rankscope.util.source_digest import OF_ANSWERS, source_digest
 from tests.forge import forge, scene
 from tests.support import ROOT, Cli, MakeStored, mostly_nightly, mostly_slow
 
@@ -251,7 +251,7 @@ def test_changed_sources_are_another_fingerprint(
     reports = stored("buckets").run.tables.reports
     package = tmp_path / "rankscope"
     shutil.copytree(ROOT / "rankscope", package, ignore=shutil.ignore_patterns("__pycache__"))
-    assert source_digest(package, SHAPING) == source_digest(ROOT / "rankscope", SHAPING)
+    assert source_digest(package, OF_ANSWERS) == source_digest(ROOT / "rankscope", OF_ANSWERS)
     was = fingerprint(Options(), reports)
     for name in ("match/clocks.py", "judge/rules.py", "model/metrics.py"):
         source_digest.cache_clear()
