@@ -123,6 +123,10 @@ def diff_runs(
         alike = (named == named[0]).all(axis=(0, 1))
         for each in values:
             each[Phase.OTHER] = np.where(alike[:, None], each[Phase.OTHER], np.nan)
+    known = [{name for name in names if not np.isnan(each[name]).all()} for each in values]
+    if partly := [name for name in names if 0 < sum(name in of for of in known) < len(known)]:
+        text = f"{', '.join(partly)}: known in some of the runs only, and left out"
+        problems.append(RunWarning("metrics-differ", text))
     few = min(len(each["iteration"][0]) for each in values)
     values = [
         {name: where_known(of_metric, LEAST_ITERATIONS) for name, of_metric in each.items()}
@@ -161,6 +165,8 @@ def diff_runs(
         sentence = "Both are the same run: every number is equal."
     elif judged:
         sentence = _sentence(whole, overall, single)
+        if signs:
+            sentence += f" T{_unlike(signs).removeprefix('t')}."
     elif len(signs) > 1:
         sentence = f"Inconclusive: {_unlike(signs)}."
     else:
@@ -182,7 +188,7 @@ def _differ(alone: list[int], signs: tuple[str, ...]) -> Iterator[RunWarning]:
             f"{ranks_text(alone, MOST_LISTED)}: in one run only, and left out",
             tuple(alone),
         )
-    if len(signs) > 1 or (signs and not alone):
+    if signs:
         yield RunWarning("jobs-differ", _unlike(signs))
 
 
@@ -217,7 +223,7 @@ def largest_first(change: Change) -> tuple[bool, str, float]:
 def _unlike(signs: tuple[str, ...]) -> str:
     """The signs of different jobs in words: one alone may be a change of the job."""
     listed = "; ".join(signs)
-    return f"these look like different jobs: {listed}" if len(signs) > 1 else f"one job? {listed}"
+    return f"these {'look like' if len(signs) > 1 else 'may be'} different jobs: {listed}"
 
 
 def _sentence(whole: Change, overall: list[Change], single: list[Change]) -> str:

@@ -128,11 +128,23 @@ def test_runs_of_different_jobs_are_reported_and_nothing_is_certain() -> None:
     assert found.iteration.change == pytest.approx(9), "numbers are given all the same"
 
 
+def test_a_metric_of_one_run_alone_is_said_to_be_left_out() -> None:
+    run = measured(0)
+    blank = run.with_columns(backward_ns=pl.lit(None, pl.Int64))
+    found = diff_runs(run, blank, METRICS, "mean")
+    [problem] = found.problems
+    assert problem.code == "metrics-differ"
+    assert problem.message == "backward: known in some of the runs only, and left out"
+    assert of(found, "backward").before_ns is None
+
+
 def test_one_sign_of_another_job_may_be_a_change() -> None:
     run = measured(0)
     tenfold = run.with_columns(pl.col("^.*_ns$") * 10)
-    found = diff_runs(run, tenfold, METRICS, "mean", ("iterations 10 times as long",))
-    assert [each.code for each in found.problems] == ["jobs-differ"]
+    for other in (tenfold, tenfold.filter(pl.col("rank") > 0)):
+        found = diff_runs(run, other, METRICS, "mean", ("iterations 10 times as long",))
+        assert found.sentence.endswith(" These may be different jobs: iterations 10 times as long.")
+        assert found.problems[-1].code == "jobs-differ", "whether or not ranks differ, too"
     assert found.iteration.certain
 
 
