@@ -132,6 +132,13 @@ def _part(
                 each.network = begin + SENT_US + 1
 
 
+def step_ends(job: Pipeline) -> list[list[float]]:
+    """When each step of each rank ends, µs."""
+    ranks, _ = events_of(job)
+    steps = ([e for e in events if e["name"].startswith("ProfilerStep")] for events in ranks)
+    return [[each["ts"] + each["dur"] for each in of_rank] for of_rank in steps]
+
+
 def write(folder: Path, job: Pipeline) -> dict[tuple[int, int], list[float]]:
     """The traces in a folder; returns the true waits, as `events_of`."""
     folder.mkdir(parents=True, exist_ok=True)

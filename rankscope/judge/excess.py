@@ -70,7 +70,8 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         value = self.value - np.nan_to_num(self.spent[:, :, place])
         by_phase = self.by_phase.copy()
         by_phase[:, :, place] = 0.0
-        ahead = np.nan_to_num(self.spent - usual_of(self.spent, self.roles) - self.by_phase)
+        over = self.spent - usual_of(self.spent, self.roles)
+        ahead = np.maximum(np.nan_to_num(over - self.by_phase), 0.0)
         ahead[:, :, place] = 0.0
         total = value - usual_of(value, self.roles) - ahead.sum(axis=2)
         return replace(self, total=total, by_phase=by_phase)
@@ -162,7 +163,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     unit = np.empty_like(length)
     for role in range(len(names)):
         unit[roles == role] = _unit(usual[roles == role][:1], length[roles == role][:1])
-    by_phase = spent - usual_of(spent, roles)
+    by_phase = _with_rare(spent - usual_of(spent, roles), spent, value - usual, roles)
     own, host = matrix("iteration_ns") - matrix("wait_ns"), usual_of(matrix("host_ns"), roles)
     late = np.maximum(own - _need(host, usual_of(own, roles), length), 0.0)
     ahead = np.maximum(np.nan_to_num(value - usual - late), 0.0)
@@ -212,6 +213,24 @@ def _less(by_phase: Floats, ahead: Floats, phases: tuple[str, ...]) -> Floats:
         by_phase = by_phase - part * (taken / np.where(sums > 0, sums, 1.0))[:, :, None]
         ahead = ahead - taken
     return by_phase
+
+
+def _with_rare(by_phase: Floats, spent: Floats, total: Floats, roles: Index) -> Floats:
+    """The excess by phase; what no other phase explains lies in those that few ranks know.
+
+    Where at most half of a role know a phase, as the load of those that load, nobody knows what is
+    usual in it.
+    """
+    known, rare = np.isfinite(spent), np.zeros(spent.shape, dtype=np.bool_)
+    for role in np.unique(roles):
+        some = roles == role
+        rare[some] = known[some] & (
+            2 * known[some].sum(axis=0) <= np.isfinite(total[some]).sum(axis=0)[:, None]
+        )
+    rest = np.maximum(total - np.nansum(np.where(rare, 0.0, by_phase), axis=2), 0.0)
+    part = np.where(rare, spent, 0.0)
+    share = np.minimum(rest / np.maximum(part.sum(axis=2), 1.0), 1.0)
+    return np.where(rare, part * share[:, :, None], by_phase)
 
 
 def usual_of(values: Floats, roles: Index) -> Floats:

@@ -65,8 +65,8 @@ class Prices:
         replay, excess = self._replay, self._excess
         if replay is None:
             return "the run cannot be replayed"
-        if replay.rooted_ns >= MUCH * np.nansum(excess.lengths[self._is_played]):
-            return "broadcasts may also wait until others are through with earlier ones"
+        if replay.unsure_ns >= MUCH * np.nansum(excess.lengths[self._is_played]):
+            return "ranks that broadcast or send may also wait for earlier calls of others"
         if replay.size <= replay.rows.height:
             return None
         if self.phases_recur:

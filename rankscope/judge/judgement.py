@@ -98,12 +98,16 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     named, *by_claim = gained[len(components) :]
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
-    # single events are a detail where all else costs more, and much
-    detail = best is not None and best.claim.chance is None and not best.claim.pattern.period
-    if best is not None and not (detail and everything - named > max(named, MUCH * total)):
+
+    def detail(gain: int) -> bool:
+        """Whether all else costs more, and much."""
+        return everything - gain > max(gain, MUCH * total)
+
+    single = best is not None and best.claim.chance is None and not best.claim.pattern.period
+    if best is not None and not (single and detail(named)):
         gains["ranks"] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
-    if main is not None and gains[main] < least:
+    if main is not None and (gains[main] < least or (main != "ranks" and detail(gains[main]))):
         main = None
     together = healed(claims)
     if main == "role":

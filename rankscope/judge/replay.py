@@ -111,6 +111,7 @@ class Replay:
         begin = self._windows["own_begin"].to_numpy()[:, None]
         at = np.hstack((begin, begin + lengths)).astype(np.float64)
         self._borders = [np.maximum.accumulate(at[rows].ravel()) for rows in self._rows]
+        self._first = np.cumsum(run.blocked + 1) - run.blocked - 1  # interval of each rank
         self._plan(run)
         self._known: dict[tuple[object, ...], Lasted] = {}
 
@@ -122,10 +123,12 @@ class Replay:
         return np.pad(self._service, (0, count - self._count), constant_values=np.nan)
 
     @property
-    def rooted_ns(self) -> float:
-        """How long rooted calls of a rank took after those came for whom they waited."""
-        parts = (each.service.sum() for step in self._steps for each in step.rooted)
-        return float(sum(parts)) / len(self._ranks)
+    def unsure_ns(self) -> float:
+        """How long a rank's unsure calls took after those came for whom they waited."""
+        rooted = ((self._unsure[s.calls], each) for s in self._steps for each in s.rooted)
+        return float(sum(each.service[of[each.calls]].sum() for of, each in rooted)) / len(
+            self._ranks
+        )
 
     @property
     def iterations(self) -> Numbers:
@@ -168,7 +171,7 @@ class Replay:
         group, rooted, last, done = _instances(run)
         count = len(group)
         # an instance is played after all that its members called before it
-        level = _levels(np.split(instance, np.cumsum(run.counts)[:-1]), count)
+        level = _levels(run, count)
         order = np.argsort(level, kind="stable")
         behind = _queues(run, done)
         # calls of an instance stand together, in the order in which instances are played
@@ -178,11 +181,11 @@ class Replay:
         first = np.zeros_like(sizes)
         first[order] = after - sizes[order]
         calls = np.argsort(first[instance], kind="stable")
-        self._first = np.cumsum(run.blocked + 1) - run.blocked - 1  # interval of each rank
         of_call = np.repeat(self._first, run.counts)
         self._before = (run.over + of_call)[calls].astype(np.int32)
         self._ends = np.where(run.ends < 0, -1, run.ends + of_call)[calls].astype(np.int32)
         self._calls = calls
+        self._unsure = run.unsure[calls]
         self._work = np.split(run.work, np.cumsum(run.counts)[:-1])
         held = np.insert(run.held, np.cumsum(run.blocked), 0.0)
         self._held = np.split(held, np.cumsum(run.blocked + 1)[:-1])
@@ -365,7 +368,7 @@ def _queues(run: ReplayInput, done: Numbers) -> Numbers:
     has it first.
     """
     before = np.append(-1, run.instance[:-1]).astype(np.int64)
-    together = np.abs(np.diff(run.arrived, prepend=0)) <= AFTER_END
+    together = (np.abs(np.diff(run.arrived, prepend=0)) <= AFTER_END) & ~run.rooted
     first = np.cumsum(run.counts) - run.counts
     together[first[run.counts > 0]] = False  # another rank's
     leads = ~together & np.append(together[1:], False)
@@ -377,15 +380,21 @@ def _queues(run: ReplayInput, done: Numbers) -> Numbers:
     return behind
 
 
-def _levels(calls: Sequence[Small], count: int) -> Small:
-    """For each of `count` instances a number that grows along the `calls` of each rank."""
+def _levels(run: ReplayInput, count: int) -> Small:
+    """For each of `count` instances a number that grows along the calls of each rank.
+
+    What follows an eager send does not wait for its receiver.
+    """
     level = np.zeros(count, dtype=np.int32)
+    each_rank = np.cumsum(run.counts)[:-1]
+    ranks = [*zip(np.split(run.instance, each_rank), np.split(~run.eager, each_rank), strict=True)]
     for _ in range(MOST_PASSES):
         grew = False
-        for instance in calls:
-            index = np.arange(len(instance), dtype=np.int32)
+        for instance, waits in ranks:
+            index = np.cumsum(waits, dtype=np.int32) - waits
             were = level[instance]
-            grown = np.maximum.accumulate(were - index) + index
+            before = np.maximum.accumulate(np.where(waits, were - index, -index[-1:] - 1))
+            grown = np.maximum(were, np.append(np.int32(0), before[:-1] + index[1:]))
             grew = grew or bool((grown != were).any())
             level[instance] = grown
         if not grew:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.judge.replay_sends import cut_at, with_sends
 from rankscope.match.clocks import Aligner
 from rankscope.match.collectives import Matched
 from rankscope.match.communication import RunCalls, all_tied, exposed
@@ -41,9 +42,11 @@ BEFORE_END = 3_000
 class RankChunk(NamedTuple):
     """Some ranks of a run, ascending.
 
-    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.with_waits` gives them, and
-    rooted (whether its operation is), of iterations that follow each other, all on clocks that are
-    tied together. `exposed`: their exposed communication: rank, start_ns, end_ns.
+    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.with_waits` gives them, rooted
+    (whether a member may go before all have come), eager (as `with_sends` gives it) and unsure
+    (whether it may also wait for earlier calls of others), of iterations that follow each other,
+    all on clocks that are tied together. `exposed`: their exposed communication: rank, start_ns,
+    end_ns.
     """
 
     ranks: list[int]
@@ -63,6 +66,8 @@ class ReplayInput(NamedTuple):
     instance: Small  # of each call
     group: Small
     rooted: Flags
+    eager: Flags
+    unsure: Flags
     arrived: Numbers  # aligned
     ended: Numbers
     work: Floats  # own work done before its arrival
@@ -94,8 +99,8 @@ def replay_parts(
     if iterations is not None:
         rows = rows.filter(shared["iteration"].is_in([*iterations]).gather(rows["instance"]))
         table = table.filter(pl.col("iteration").is_in([*iterations]))
-    if not all_tied(clocks, scope.tables) or rows.is_empty() or matched.senders:
-        return None  # a sender is not held up until its receiver comes
+    if not all_tied(clocks, scope.tables) or rows.is_empty():
+        return None
     known = columns_of(("iteration", "work", "time_to_all_reduce"))
     columns = ("rank", "iteration", "window_start_ns", *known)
     measures = scope.tables.read("measures", columns, iterations=iterations, clock=scope.clock)
@@ -112,10 +117,13 @@ def replay_parts(
     if windows.is_empty():
         return None
     chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
+    aligner, senders = Aligner(clocks, scope.utc_starts), matched.senders
     slim = rows.select("rank", "instance", "arrival_ns", "end_ns")
-    rooted = shared["operation"].is_in([ROOTED]).alias("rooted")
-    parts = _chunks(scope, chunks, slim, shared.select("group", rooted), iterations)
-    return parts, windows, Aligner(clocks, scope.utc_starts)
+    slim = with_sends(slim, shared["group"][slim["instance"]], senders, aligner)
+    rooted = pl.col("operation").is_in([ROOTED]) | pl.col("group").is_in([*senders])
+    shared = shared.select("group", "operation").select("group", rooted=rooted)
+    parts = _chunks(scope, chunks, slim, shared, iterations, [*senders])
+    return parts, windows, aligner
 
 
 def _chunks(
@@ -124,12 +132,21 @@ def _chunks(
     calls: pl.DataFrame,
     shared: pl.DataFrame,
     iterations: Collection[int] | None,
+    transfers: list[int],
 ) -> Iterator[RankChunk]:
     """The calls and the exposed communication of some ranks at a time."""
     for ranks in chunks:
         rows = calls.lazy().filter(pl.col("rank").is_in(ranks)).collect()
+        receives = pl.col("group").is_in(transfers) & ~pl.col("sends")
+        rows = rows.hstack(shared[rows["instance"]]).with_columns(
+            unsure=pl.col("rooted") & ~receives
+        )
         blocked = exposed(scope, ranks, iterations)
-        yield RankChunk(ranks, rows.hstack(shared[rows["instance"]]), blocked)
+        if transfers:
+            blocked = cut_at(
+                blocked, rows.filter(~pl.col("eager"), pl.col("group").is_in(transfers))
+            )
+        yield RankChunk(ranks, rows, blocked)
 
 
 def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
@@ -191,8 +208,16 @@ def chunk_input(
     """
     window_rank, begin, end = _columns(windows, "rank", "begin", "end")
     interval_rank, start_ns, stop_ns = _columns(chunk.exposed, "rank", "start_ns", "end_ns")
-    rooted, *columns = _columns(
-        chunk.calls, "rooted", "rank", "instance", "group", "arrival_ns", "end_ns"
+    rooted, eager, unsure, *columns = _columns(
+        chunk.calls,
+        "rooted",
+        "eager",
+        "unsure",
+        "rank",
+        "instance",
+        "group",
+        "arrival_ns",
+        "end_ns",
     )
     # all ranks on one axis, so that each step is one pass over all of them
     arrived, ended = (aligner.each(columns[0], times) for times in columns[3:])
@@ -203,16 +228,20 @@ def chunk_input(
         (interval_rank, start, stop),
         (window_rank, begin, end),
     )
-    order = np.lexsort((arrived, axis.shift(columns[0], ended)))  # by rank and end
+    # by rank and end; what follows a send that goes alone may be over before it
+    over_by = np.where(eager, arrived, ended)
+    order = np.lexsort((columns[1], arrived, axis.shift(columns[0], over_by)))
     rank, instance, group, _, end_ns = (each[order] for each in columns)
-    arrived, ended = arrived[order], ended[order]
+    arrived, ended, eager = arrived[order], ended[order], eager[order]
     # a rank's own clock tells to the microsecond which call freed it
     apart = AFTER_END + BEFORE_END  # no call frees another rank
     own_axis = RankAxis((rank, end_ns, end_ns), (interval_rank, start_ns, stop_ns), apart=apart)
     start, stop = axis.shift(interval_rank, start), axis.shift(interval_rank, stop)
+    freeing = np.flatnonzero(~eager)
     interval, call = _freed(
-        own_axis.shift(rank, end_ns), start, stop, own_axis.shift(interval_rank, stop_ns)
+        own_axis.shift(rank, end_ns)[freeing], start, stop, own_axis.shift(interval_rank, stop_ns)
     )
+    call = freeing[call]
     low, high = start[interval], stop[interval]
     # own work is the time outside these intervals
     ranks = np.array(chunk.ranks)
@@ -239,6 +268,8 @@ def chunk_input(
         instance=instance.astype(np.int32),
         group=group.astype(np.int32),
         rooted=rooted[order],
+        eager=eager,
+        unsure=unsure[order],
         arrived=arrived,
         ended=ended,
         work=own_work(rank, arrivals).astype(np.float64),

@@ -260,6 +260,19 @@ def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
     assert (verdict.kind, [each.ranks for each in verdict.also]) == (VerdictKind.ROTATING, [(3,)])
 
 
+@pytest.mark.parametrize(("turns", "kind"), [(20.0, "rotating"), (0.0, "structural")])
+def test_roles_are_a_detail_where_changing_ranks_cost_more(turns: float, kind: str) -> None:
+    """The last two of four roles need 2 ms more; in each iteration another rank needs 20."""
+    rows = [
+        (r, i, turns * (r == i % RANKS) + 2.0 * (r >= RANKS // 2))
+        for r in range(RANKS)
+        for i in range(COUNT)
+    ]
+    wide = wide_of(rows).with_columns(role=(pl.col("rank") // 2).cast(pl.String))
+    given = inputs_of(wide, run=SUMMARY)
+    assert judge(given, Exact(given.excess)).kind == kind
+
+
 def test_most_ranks_may_be_slow() -> None:
     rows = [(rank, i, 20.0 if rank < 4 else 0.0) for rank in range(7) for i in range(COUNT)]
     run = RunSummary(7, COUNT, (7,), (), "work")

@@ -1,5 +1,7 @@
 """A run played again, made by hand."""
 
+from collections.abc import Collection
+
 import numpy as np
 import polars as pl
 import pytest
@@ -21,16 +23,22 @@ def replay(
     ends: dict[int, int],
     blocked: dict[int, tuple[int, int]] | None = None,
     rooted: tuple[int, ...] = (),
+    eager: Collection[tuple[int, int]] = (),
 ) -> Replay:
     """One iteration from 0 to `ends` (us) by rank, all forward.
 
     `blocked`: the ranks that collectives block, from one time to another. `rooted`: the instances
-    that are.
+    that are. `eager`: rank and instance of sends that go alone.
     """
     names = ("rank", "group", "instance", "arrival_ns", "end_ns")
     frame = pl.DataFrame(dict(zip(names, zip(*calls, strict=True), strict=True)))
     frame = frame.with_columns(
-        pl.col("arrival_ns", "end_ns") * US, rooted=pl.col("instance").is_in(rooted)
+        pl.col("arrival_ns", "end_ns") * US,
+        rooted=pl.col("instance").is_in(rooted),
+        eager=pl.Series([(rank, instance) in eager for rank, _, instance, *_ in calls]),
+    )
+    frame = frame.with_columns(
+        unsure=pl.col("rooted") & (pl.col("eager") | ~pl.col("eager").any().over("instance"))
     )
     schema = dict.fromkeys(("rank", "start_ns", "end_ns"), pl.Int64)
     exposed = pl.DataFrame(
@@ -130,6 +138,6 @@ def test_a_broadcast_begins_after_the_call_before_it() -> None:
     blocked = {1: (100, 310)}
     played = replay(calls, {0: 500, 1: 500}, blocked, (0, 1))
     first, second = (step.rooted[0].service / US for step in played._steps[:2])
-    assert played.rooted_ns == 230 / 2 * US
+    assert played.unsure_ns == 230 / 2 * US
     assert first.tolist() == [[10, 200]]
     assert second.tolist() == [[10, 10]]

@@ -174,7 +174,7 @@ def test_the_only_rank_of_a_heavy_role_cannot_be_judged() -> None:
 def test_gains_are_exact_where_at_most_one_phase_is_unnamed() -> None:
     """All other work takes its place, which of two phases could be anywhere."""
     of_many_meetings: Any = SimpleNamespace(
-        size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), rooted_ns=0.0
+        size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), unsure_ns=0.0
     )
     rows = [(rank, i, 0.0) for rank in range(4) for i in range(4)]
     wide = wide_of(rows)
@@ -194,11 +194,11 @@ def test_gains_are_bounds_where_broadcasts_take_long_after_all_they_wait_for_cam
     excess = inputs_of(wide_of([(rank, i, 0.0) for rank in range(4) for i in range(4)])).excess
 
     def why(share: float) -> str | None:
-        rooted_ns = share * excess.total_ns
+        unsure_ns = share * excess.total_ns
         played: Any = SimpleNamespace(
-            size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), rooted_ns=rooted_ns
+            size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), unsure_ns=unsure_ns
         )
         return Prices(excess, played).why_bound
 
     assert why(0.049) is None
-    assert why(0.05) == "broadcasts may also wait until others are through with earlier ones"
+    assert why(0.05) == "ranks that broadcast or send may also wait for earlier calls of others"

@@ -1,0 +1,35 @@
+"""The excess of ranks over their role, by phase: METHOD.md#verdict."""
+
+import polars as pl
+import pytest
+
+from rankscope.judge.excess import excess_of
+from tests.support import MS
+
+
+@pytest.mark.parametrize(
+    ("loads", "found"),
+    [
+        ([30], [30.0, 5.0]),
+        ([30, 0], [30.0, 5.0]),
+        ([30, 0, 0], [30.0, 5.0]),
+        ([20, 30], [20.0, 5.0]),
+    ],
+)
+def test_a_phase_that_few_ranks_know_has_what_the_others_do_not_explain(
+    loads: list[int], found: list[float]
+) -> None:
+    """Rank 0 also needs 5 ms more in backward; the load of the last of four ranks is unknown."""
+    rows = [
+        (rank, "all", i, load, 50 + 5 * (rank == 0), (load or 0) + 50 + 5 * (rank == 0), 150)
+        for rank, load in enumerate([*loads, *[None] * (4 - len(loads))])
+        for i in range(6)
+    ]
+    names = ["rank", "role", "iteration", "load_ns", "backward_ns", "work_ns", "iteration_ns"]
+    wide = pl.DataFrame(rows, schema=names, orient="row").with_columns(pl.col("^.*_ns$") * MS)
+    one = excess_of(wide, "work")
+    load, backward = (one.phases.index(each) for each in ("load", "backward"))
+    assert [one.by_phase[0, 0, at] / MS for at in (load, backward)] == found
+    assert one.over[0, 0].sum() == one.total[0, 0] == sum(found) * MS
+    beside = one.beside("load")
+    assert beside.total[0, 0] == 5 * MS

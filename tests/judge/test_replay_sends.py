@@ -1,0 +1,105 @@
+"""Sends and receives in a replay, made by hand and from a pipeline whose time is known."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.judge.replay import Healing
+from rankscope.judge.replay_sends import cut_at, with_sends
+from rankscope.match.clocks import Aligner, ClockFit, Clocks
+from tests.judge.test_replay import US, less_work, replay
+from tests.pipeline_job import Pipeline, step_ends, write
+
+Side = tuple[int, int, int, int]
+"""rank, instance, and when its kernel begins and ends."""
+
+
+def sides(*rows: Side, ahead: int = 0) -> list[tuple[int, bool]]:
+    """End and `eager` of each side; instance 0 goes from rank 0 to 1, 1 back, 2 from rank 2 to 1.
+
+    `ahead`: of the clock of rank 1, by which its times are given.
+    """
+    names = ("rank", "instance", "arrival_ns", "end_ns")
+    calls = pl.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)))
+    clocks = Clocks(
+        {rank: ClockFit(-ahead * (rank == 1), 0.0, 0) for rank in range(3)}, 0, "collectives"
+    )
+    senders = {0: 0, 1: 1, 2: 2}
+    sent = with_sends(calls, calls["instance"], senders, Aligner(clocks, {}))
+    return sent.select("end_ns", "eager").rows()
+
+
+def test_a_send_waits_only_if_it_ends_after_its_receiver_came() -> None:
+    assert sides((0, 0, 10, 20), (1, 0, 30, 35)) == [(20, True), (35, False)]
+    assert sides((0, 0, 10, 32), (1, 0, 30, 35)) == [(32, False), (35, False)]
+    assert sides((0, 0, 10, 20), (1, 0, 115, 135), ahead=100) == [(20, False), (135, False)]
+    assert sides((0, 0, 40, 42), (1, 0, 30, 45)) == [(42, False), (45, False)]
+
+
+def test_a_send_that_shares_its_kernel_with_a_receive_goes_at_once() -> None:
+    assert sides((0, 0, 10, 50), (0, 1, 10, 50), (1, 0, 30, 45), (1, 1, 40, 48)) == [
+        (10, True), (50, False), (45, False), (48, False),
+    ]  # fmt: skip
+
+
+def test_of_two_receives_in_a_kernel_one_ends_sooner() -> None:
+    """Its sender came 15 before the other's; it ends no sooner than the kernel begins."""
+    kernel = [(1, 0, 10, 50), (1, 2, 10, 50)]
+    assert sides(*kernel, (0, 0, 25, 26), (2, 2, 40, 41))[:2] == [(35, False), (50, False)]
+    assert sides(*kernel, (0, 0, 5, 6), (2, 2, 60, 61))[:2] == [(10, False), (50, False)]
+
+
+def test_exposed_communication_is_cut_inside_only() -> None:
+    exposed = pl.DataFrame({"rank": [0, 0, 1], "start_ns": [10, 40, 10], "end_ns": [30, 50, 30]})
+    calls = pl.DataFrame({"rank": [0, 0, 0, 0, 1, 0], "end_ns": [30, 40, 20, 35, 50, 20]})
+    assert cut_at(exposed, calls).rows() == [(0, 10, 20), (0, 20, 30), (0, 40, 50), (1, 10, 30)]
+
+
+def test_who_receives_waits_and_who_sends_does_not() -> None:
+    calls = [(0, 0, 0, 100, 110), (1, 0, 0, 20, 120)]
+    played = replay(calls, {0: 200, 1: 200}, {1: (20, 120)}, (0,))
+    sooner = 50 * 100 / 200  # of all that rank 0 does
+    assert played.gains_ns([less_work(played, 0, 50)], (0,)) == [
+        pytest.approx((50 + sooner) / 2 * US, rel=1e-3)
+    ]
+    calls = [(0, 0, 0, 20, 30), (1, 0, 0, 100, 120)]
+    played = replay(calls, {0: 200, 1: 200}, {1: (100, 120)}, (0,), eager=[(0, 0)])
+    was, now = played.times_ns([Healing(), less_work(played, 1, 50)], (0,))
+    own = 50 * 180 / 200  # of all that rank 1 does beside its receive
+    assert was.mean - now.mean == pytest.approx(own / 2 * US), "rank 0 was not held up"
+    assert played.unsure_ns == 10 / 2 * US, "the send may wait for buffers"
+
+
+def test_ranks_may_send_before_they_receive() -> None:
+    """Each sends to the other first: no order of the two holds for both of them."""
+    calls = [(0, 0, 0, 50, 55), (0, 1, 1, 56, 110), (1, 1, 1, 100, 105), (1, 0, 0, 106, 115)]
+    blocked = {0: (56, 110), 1: (106, 115)}
+    played = replay(calls, {0: 200, 1: 200}, blocked, (0, 1), eager=[(0, 0), (1, 1)])
+    assert len(played._steps) == 1
+    was, now = played.times_ns([Healing(), less_work(played, 1, 191)], (0,))
+    assert was.mean == pytest.approx(200 * US)
+    left = 9 / 200  # of what rank 1 does by itself; it waits for rank 0, and that no more for it
+    ends = (56 + 10 + 200 - 110, 50 + 9 + (200 - 115) * left)
+    assert now.mean == pytest.approx(sum(ends) / 2 * US, rel=1e-3)
+
+
+@pytest.mark.parametrize("slow", [3, 4, 5])
+def test_a_pipeline_saves_what_it_would(tmp_path: Path, slow: int) -> None:
+    """The first or last stage hides a part of its delay; only where it is slow is it replayed."""
+    job = Pipeline(slow=(slow,))
+    write(tmp_path, job)
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(sorted(tmp_path.glob("*.json")), db, jobs=1)
+    comparison = rankscope.open_run(db).compare()
+    numbers = comparison.selection.numbers
+    was, well = (
+        np.mean([ends[numbers[-1]] - ends[numbers[0] - 1] for ends in step_ends(each)])
+        for each in (job, Pipeline())
+    )
+    verdict = comparison.verdict
+    assert verdict.ranks == (slow,)
+    assert verdict.gain_ns == pytest.approx(US * (was - well), rel=0.02)
+    assert not verdict.gain_is_bound
