@@ -154,8 +154,11 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, claims: Sequence[Slow]) ->
         elif context.device_ns(idle=True) >= much and _others_launch_ahead(inputs, claim):
             what = "launch"
         if what:
-            keep_up = "nothing tells whether they would keep up"
-            return f"others may {what} ahead meanwhile, and {keep_up}"
+            early = "load data" if what == "load" else "launch work"
+            return (
+                f"while others wait, they may {early} of later iterations, and they may be slower "
+                "without these waits"
+            )
     return None
 
 

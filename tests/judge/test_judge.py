@@ -208,8 +208,8 @@ def test_a_validation_on_one_rank_is_a_task_of_its_own(unnamed: str | None) -> N
 @pytest.mark.parametrize(
     ("phase", "first", "says"),
     [
-        ("load", 0, "others may load ahead"),
-        ("load", COUNT // 2 - 1, "others may load ahead"),  # in most iterations
+        ("load", 0, "others wait, they may load data of later"),
+        ("load", COUNT // 2 - 1, "others wait, they may load data of later"),  # in most iterations
         ("load", COUNT // 2, None),
         ("forward", 0, None),
     ],
@@ -247,7 +247,7 @@ def test_hosts_of_others_may_not_keep_up(every: int, kind: str, bound: bool) -> 
     given = of_kernels(wide_of(cells), [kernel(*cell, kind=kind) for cell in cells])
     verdict = judge(given, Exact(given.excess))
     assert (verdict.ranks, verdict.gain_is_bound) == ((3,), bound)
-    assert ("others may launch ahead" in verdict.sentence) == bound
+    assert ("others wait, they may launch work of later" in verdict.sentence) == bound
     without_device = inputs_of(wide_of(cells), run=SUMMARY)
     assert not judge(without_device, Exact(without_device.excess)).gain_is_bound
 
