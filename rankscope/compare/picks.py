@@ -290,7 +290,7 @@ def _looks(
     """The iterations to look at: one of each slow set of ranks, and a typical one.
 
     Args:
-        rows: rank, iteration, `<metric>_ns` of the picked ranks.
+        rows: rank, iteration, load_ns and `<metric>_ns` of the picked ranks.
         column: the metric's name.
         slow, leads, given_more, flagged: as in `pick`.
     """
@@ -345,7 +345,7 @@ def _in_one_file(
     It is the file with the iteration in which those that cost most are slowest, else the worst.
 
     Args:
-        rows: rank, iteration, `<metric>_ns` of the picked ranks.
+        rows: rank, iteration, load_ns and `<metric>_ns` of the picked ranks.
         column: the metric's name.
         slow: ranks and the iterations to choose from; those that cost most first.
         views: RANK_ITERATIONS of one of these ranks.

@@ -7,7 +7,7 @@ Where exposed communication ended with a collective, the rank is held up until t
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +30,8 @@ from rankscope.model.metrics import column_of, columns_of
 from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
 
-MOST_PASSES = 10_000
-"""Bounds the passes over the calls, in case ranks call the same instances in different orders."""
+MOST_PASSES = 10
+"""Passes over the calls of all ranks; if more are needed, calls are taken one by one."""
 
 MOST_TOGETHER = 4_000_000
 """Calls that are played at once, summed over healings; at least one healing is played."""
@@ -398,5 +398,38 @@ def _levels(run: ReplayInput, count: int) -> Small:
             grew = grew or bool((grown != were).any())
             level[instance] = grown
         if not grew:
-            break
-    return level
+            return level
+    return _levels_by_call(run, count)
+
+
+def _levels_by_call(run: ReplayInput, count: int) -> Small:
+    """`_levels`, call by call, as of pipelines, whose ranks wait for each other by turns.
+
+    Where the orders of ranks contradict each other, those that came to an instance first go on
+    without the others.
+    """
+    calls = zip(run.instance.tolist(), run.eager.tolist(), strict=True)
+    calls_of = [iter([*islice(calls, each)]) for each in run.counts.tolist()]
+    missing = np.bincount(run.instance, minlength=count).tolist()
+    level, least = [0] * count, [0] * len(calls_of)
+    ready, waiting = [*range(len(calls_of))], dict[int, list[int]]()
+
+    def go_on(instance: int) -> None:
+        for rank in waiting.pop(instance, ()):
+            least[rank] = level[instance] + 1
+            ready.append(rank)
+
+    while ready or waiting:
+        if not ready:
+            go_on(next(iter(waiting)))
+        rank = ready.pop()
+        for instance, is_eager in calls_of[rank]:
+            level[instance] = max(level[instance], least[rank])
+            missing[instance] -= 1
+            if not is_eager:
+                waiting.setdefault(instance, []).append(rank)
+            if not missing[instance]:
+                go_on(instance)
+            if not is_eager:
+                break
+    return np.array(level, dtype=np.int32)

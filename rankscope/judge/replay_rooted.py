@@ -34,10 +34,9 @@ class RootedCalls:
     """
 
     def __init__(self, run: ReplayInput, calls: Numbers, done: Numbers) -> None:
-        groups = int(run.group.max(initial=-1)) + 1
-        ranks = len(run.counts)
-        self.streams = (np.repeat(np.arange(ranks), run.counts) * groups + run.group)[calls]
-        self.count = ranks * groups
+        rank, groups = np.repeat(np.arange(len(run.counts)), run.counts), int(run.group.max()) + 1
+        pairs, self.streams = np.unique((rank * groups + run.group)[calls], return_inverse=True)
+        self.count = len(pairs)  # of all ranks with all communicators there may be millions
         self._free = np.full(self.count, np.iinfo(np.int64).min)
         self._arrived = run.arrived[calls]
         self._went = np.where(run.rooted, run.ended, done[run.instance])[calls]

@@ -22,7 +22,7 @@ def replay(
     calls: list[Call],
     ends: dict[int, int],
     blocked: dict[int, tuple[int, int]] | None = None,
-    rooted: tuple[int, ...] = (),
+    rooted: Collection[int] = (),
     eager: Collection[tuple[int, int]] = (),
 ) -> Replay:
     """One iteration from 0 to `ends` (us) by rank, all forward.

@@ -86,6 +86,32 @@ def test_ranks_may_send_before_they_receive() -> None:
     assert now.mean == pytest.approx(sum(ends) / 2 * US, rel=1e-3)
 
 
+def test_a_rank_has_a_stream_for_each_of_its_own_communicators_only() -> None:
+    calls = [(0, 0, 0, 10, 20), (1, 0, 0, 10, 20), (1, 1, 1, 30, 40), (2, 1, 1, 30, 40)]
+    played = replay(calls, dict.fromkeys(range(3), 50), None, (0, 1))
+    assert played._rooted is not None
+    assert played._rooted.count == 4
+
+
+def test_ranks_that_wait_for_each_other_by_turns_are_played_in_order() -> None:
+    """Each answers what it receives; rank 1 begins two calls that rank 0 takes the other way."""
+    calls = [
+        (rank, way, 2 * turn + way, 20 * turn + 10 * way, 20 * turn + 10 * way + 9 - (rank == way))
+        for turn in range(20)
+        for way in (0, 1)
+        for rank in (0, 1)
+    ]
+    eager = [(way, 2 * turn + way) for turn in range(20) for way in (0, 1)]
+    crossed = [
+        (rank, 2, 40 + which, at, at + 5)
+        for rank, order in enumerate(((0, 1), (1, 0)))
+        for which, at in zip(order, (400, 410), strict=True)
+    ]
+    played = replay([*calls, *crossed], {0: 500, 1: 500}, None, range(40), eager=eager)
+    steps = [step.which.tolist() for step in played._steps]
+    assert steps == [[each] for each in range(42)]
+
+
 @pytest.mark.parametrize("slow", [3, 4, 5])
 def test_a_pipeline_saves_what_it_would(tmp_path: Path, slow: int) -> None:
     """The first or last stage hides a part of its delay; only where it is slow is it replayed."""
