@@ -33,3 +33,4 @@ def test_a_phase_that_few_ranks_know_has_what_the_others_do_not_explain(
     assert one.over[0, 0].sum() == one.total[0, 0] == sum(found) * MS
     beside = one.beside("load")
     assert beside.total[0, 0] == 5 * MS
+    assert one.beside("backward").total[0, 0] == found[0] * MS

@@ -37,6 +37,8 @@ def test_a_send_waits_only_if_it_ends_after_its_receiver_came() -> None:
     assert sides((0, 0, 10, 32), (1, 0, 30, 35)) == [(32, False), (35, False)]
     assert sides((0, 0, 10, 20), (1, 0, 115, 135), ahead=100) == [(20, False), (135, False)]
     assert sides((0, 0, 40, 42), (1, 0, 30, 45)) == [(42, False), (45, False)]
+    beside = [(1, 2, 10, 50), (2, 2, 20, 22)]  # a receive of another rank at the same time
+    assert sides((0, 0, 10, 50), (1, 0, 30, 55), *beside)[0] == (50, False)
 
 
 def test_a_send_that_shares_its_kernel_with_a_receive_goes_at_once() -> None:
@@ -84,6 +86,20 @@ def test_ranks_may_send_before_they_receive() -> None:
     left = 9 / 200  # of what rank 1 does by itself; it waits for rank 0, and that no more for it
     ends = (56 + 10 + 200 - 110, 50 + 9 + (200 - 115) * left)
     assert now.mean == pytest.approx(sum(ends) / 2 * US, rel=1e-3)
+
+
+def test_what_follows_a_send_may_be_over_before_it() -> None:
+    calls = [(0, 0, 0, 50, 112), (0, 1, 1, 56, 110), (1, 1, 1, 100, 120), (1, 0, 0, 106, 115)]
+    played = replay(calls, {0: 200, 1: 200}, None, (0, 1), eager=[(0, 0), (1, 1)])
+    assert len(played._steps) == 1
+
+
+def test_a_send_that_goes_alone_ends_no_wait() -> None:
+    """Rank 1 waits for rank 0, and what it sends to rank 2 meanwhile ends last."""
+    calls = [(0, 0, 0, 40, 50), (1, 0, 0, 10, 50), (1, 1, 1, 45, 52), (2, 1, 1, 100, 110)]
+    played = replay(calls, dict.fromkeys(range(3), 200), {1: (10, 52)}, (0, 1), eager=[(1, 1)])
+    was, now = played.times_ns([Healing(), less_work(played, 0, 100)], (0,))
+    assert was.mean - now.mean == pytest.approx((100 + 20) / 3 * US)
 
 
 def test_a_rank_has_a_stream_for_each_of_its_own_communicators_only() -> None:
