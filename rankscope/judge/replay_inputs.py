@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.judge.replay_sends import cut_at, with_sends
+from rankscope.judge.replay_sends import with_sends
 from rankscope.match.clocks import Aligner
 from rankscope.match.collectives import Matched
 from rankscope.match.communication import RunCalls, all_tied, exposed
@@ -141,12 +141,7 @@ def _chunks(
         rows = rows.hstack(shared[rows["instance"]]).with_columns(
             unsure=pl.col("rooted") & ~receives
         )
-        blocked = exposed(scope, ranks, iterations)
-        if transfers:
-            blocked = cut_at(
-                blocked, rows.filter(~pl.col("eager"), pl.col("group").is_in(transfers))
-            )
-        yield RankChunk(ranks, rows, blocked)
+        yield RankChunk(ranks, rows, exposed(scope, ranks, iterations))
 
 
 def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:

@@ -50,34 +50,3 @@ def with_sends(
     return rows.with_columns(
         rows[name].scatter(sides["row"], sides[name]) for name in ("end_ns", "sends", "eager")
     )
-
-
-def cut_at(exposed: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Exposed communication, cut where receives of its rank end, and sends that waited.
-
-    Args:
-        exposed: rank, start_ns, end_ns.
-        calls: rank and end_ns of those.
-    """
-    cuts = (
-        calls.select("rank", cut="end_ns")
-        .unique()
-        .sort("cut")
-        .join_asof(
-            exposed.sort("start_ns"),
-            left_on="cut",
-            right_on="start_ns",
-            by="rank",
-            allow_exact_matches=False,
-            check_sortedness=False,
-        )
-        .filter(pl.col("cut") < pl.col("end_ns"))
-        .select("rank", "cut")
-    )
-    starts, ends = (
-        pl.concat(
-            [exposed.select("rank", name), cuts.select("rank", pl.col("cut").alias(name))]
-        ).sort("rank", name)
-        for name in ("start_ns", "end_ns")
-    )
-    return starts.hstack(ends.select("end_ns"))

@@ -8,7 +8,7 @@ import pytest
 
 import rankscope
 from rankscope.judge.replay import Healing
-from rankscope.judge.replay_sends import cut_at, with_sends
+from rankscope.judge.replay_sends import with_sends
 from rankscope.match.clocks import Aligner, ClockFit, Clocks
 from tests.judge.test_replay import US, less_work, replay
 from tests.pipeline_job import Pipeline, step_ends, write
@@ -52,12 +52,6 @@ def test_of_two_receives_in_a_kernel_one_ends_sooner() -> None:
     kernel = [(1, 0, 10, 50), (1, 2, 10, 50)]
     assert sides(*kernel, (0, 0, 25, 26), (2, 2, 40, 41))[:2] == [(35, False), (50, False)]
     assert sides(*kernel, (0, 0, 5, 6), (2, 2, 60, 61))[:2] == [(10, False), (50, False)]
-
-
-def test_exposed_communication_is_cut_inside_only() -> None:
-    exposed = pl.DataFrame({"rank": [0, 0, 1], "start_ns": [10, 40, 10], "end_ns": [30, 50, 30]})
-    calls = pl.DataFrame({"rank": [0, 0, 0, 0, 1, 0], "end_ns": [30, 40, 20, 35, 50, 20]})
-    assert cut_at(exposed, calls).rows() == [(0, 10, 20), (0, 20, 30), (0, 40, 50), (1, 10, 30)]
 
 
 def test_who_receives_waits_and_who_sends_does_not() -> None:
