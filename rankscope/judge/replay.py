@@ -368,7 +368,8 @@ def _queues(run: ReplayInput, done: Numbers) -> Numbers:
     has it first.
     """
     before = np.append(-1, run.instance[:-1]).astype(np.int64)
-    together = (np.abs(np.diff(run.arrived, prepend=0)) <= AFTER_END) & ~run.rooted
+    together = np.abs(np.diff(run.arrived, prepend=0)) <= AFTER_END
+    together &= ~np.append(False, run.eager[:-1])  # nobody waits for the end of such a send
     first = np.cumsum(run.counts) - run.counts
     together[first[run.counts > 0]] = False  # another rank's
     leads = ~together & np.append(together[1:], False)

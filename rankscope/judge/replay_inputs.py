@@ -225,7 +225,7 @@ def chunk_input(
     )
     # by rank and end; what follows a send that goes alone may be over before it
     over_by = np.where(eager, arrived, ended)
-    order = np.lexsort((columns[1], arrived, axis.shift(columns[0], over_by)))
+    order = np.lexsort((arrived, axis.shift(columns[0], over_by)))
     rank, instance, group, _, end_ns = (each[order] for each in columns)
     arrived, ended, eager = arrived[order], ended[order], eager[order]
     # a rank's own clock tells to the microsecond which call freed it

@@ -34,3 +34,19 @@ def test_a_phase_that_few_ranks_know_has_what_the_others_do_not_explain(
     beside = one.beside("load")
     assert beside.total[0, 0] == 5 * MS
     assert one.beside("backward").total[0, 0] == found[0] * MS
+
+
+def test_a_phase_that_few_ranks_know_has_no_more_than_its_time() -> None:
+    """Medians do not add up: the usual rank works 90 ms, with 60 forward and 60 backward."""
+    rows = [
+        (rank, "all", 0, load, forward, backward, (load or 0) + forward + backward, 200)
+        for rank, (load, forward, backward) in enumerate(
+            [(30, 60, 60), (None, 60, 30), (None, 30, 60), (None, 60, 60)]
+        )
+    ]
+    names = ["rank", "role", "iteration"]
+    names += [f"{each}_ns" for each in ("load", "forward", "backward", "work", "iteration")]
+    wide = pl.DataFrame(rows, schema=names, orient="row").with_columns(pl.col("^.*_ns$") * MS)
+    one = excess_of(wide, "work")
+    assert one.total[0, 0] == 60 * MS
+    assert one.by_phase[0, 0, one.phases.index("load")] == 30 * MS

@@ -122,6 +122,17 @@ def test_ranks_that_wait_for_each_other_by_turns_are_played_in_order() -> None:
     assert steps == [[each] for each in range(42)]
 
 
+def test_a_collective_stands_in_no_queue_of_a_send_that_goes_alone() -> None:
+    """Rank 0 sends to rank 1, which comes late, and reduces with rank 2 at the same moment."""
+    calls = [(0, 0, 0, 100, 105), (1, 0, 0, 130, 140)]
+    calls += [(rank, 1, 1, 100 if rank == 0 else 50, 150) for rank in (0, 2)]
+    blocked = {0: (100, 150), 1: (130, 140), 2: (50, 150)}
+    played = replay(calls, dict.fromkeys(range(3), 200), blocked, (0,), eager=[(0, 0)])
+    was, now = played.times_ns([Healing(), less_work(played, 1, 40)], (0,))
+    assert was.mean == pytest.approx(200 * US), "as measured"
+    assert was.mean - now.mean == pytest.approx(40 * 190 / 200 / 3 * US), "rank 1 alone is sooner"
+
+
 @pytest.mark.parametrize("slow", [3, 4, 5])
 def test_a_pipeline_saves_what_it_would(tmp_path: Path, slow: int) -> None:
     """The first or last stage hides a part of its delay; only where it is slow is it replayed."""
