@@ -240,18 +240,22 @@ def _slowest_ranks(
         key: what a row is about.
         more: further columns, over the rows of a `key`.
     """
-    pairs = per.select("rank").unique().join(per.select(key).unique(), how="cross")
-    per = pairs.join(per, on=["rank", *key], how="left", nulls_equal=True)
-    per = per.with_columns(pl.col("total_ns", "count").fill_null(0))
-    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
-    usual = pl.col("total_ns").quantile(0.5, "lower").over(role, *key)
+    per = per.with_columns(
+        role=pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    )
+    ranks = per.group_by("role").agg(ranks=pl.col("rank").n_unique())
+    # the place of the lower median among the role's ranks that have a row, the least first
+    place = (pl.col("ranks") - 1) // 2 - (pl.col("ranks") - pl.len().over("role", *key))
+    lower = pl.col("total_ns").rank("ordinal").over("role", *key) - 1 == place
+    usual = pl.col("total_ns").filter(lower).sum().over("role", *key)
     return (
-        per.with_columns(excess=pl.col("total_ns") - usual)
+        per.join(ranks.cast({"ranks": pl.Int64}), on="role", nulls_equal=True)
+        .with_columns(excess=pl.col("total_ns") - usual)
         .sort("excess", "rank", descending=[True, False])
         .group_by(key, maintain_order=True)
         .agg(
-            count=pl.col("count").mean().round(1),
-            mean_ns=_whole(pl.col("total_ns").mean()),
+            count=(pl.col("count").sum() / per["rank"].n_unique()).round(1),
+            mean_ns=_whole(pl.col("total_ns").sum() / per["rank"].n_unique()),
             slowest_rank=pl.col("rank").first(),
             slowest_ns=_whole(pl.col("total_ns").first()),
             excess_ns=_whole(pl.col("excess").first()),
