@@ -74,7 +74,8 @@ def with_waits(
 
     With a the arrival, e the end and D = e - a: by duration a rank waits D less the shortest D
     of the instance, which is the transfer; by arrival, on aligned clocks, it waits until the
-    last a, and the transfer lasts from there to the last e. Rooted calls are always split by
+    last a, and the transfer lasts from there to the last e. No transfer begins before the
+    communicator's call before it is through on each rank. Rooted calls are always split by
     arrival: each rank waits until the last a that is not after its own e, and the transfer also
     begins no sooner than the communicator's call before it is through.
 
@@ -114,6 +115,8 @@ def with_waits(
                 waits = _where_held(waits, both)
             del late
         lasting = _lasting(matched, both, members, utc_starts) if shown == "arrival" else shortest
+        if group not in matched.senders:
+            lasting = np.minimum(lasting, _apart(both, members))
         error = (clock_error if shown == "arrival" else ends_error) or 0
         came_last = _last(waits, ranks, error)
         if rooted.any():
@@ -157,6 +160,19 @@ def _errors(
     ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
     scatter = np.abs(ended - medians(np.ascontiguousarray(ended.T)))
     return round(ROBUST * float(medians(scatter.reshape(1, -1))[0])), max(spreads)
+
+
+def _apart(rows: pl.DataFrame, members: int) -> Times:
+    """How long each instance ends after the communicator's call before it; the shortest of all.
+
+    Calls of a communicator are carried out one after the other.
+    """
+    ended = rows["end_ns"].to_numpy().reshape(members, -1)
+    order = np.argsort(ended[0], kind="stable")
+    apart: Times = np.full(ended.shape[1], np.iinfo(np.int64).max)
+    for own in ended:  # there is no room for another table of all calls
+        apart[order[1:]] = np.minimum(apart[order[1:]], np.diff(own[order]))
+    return np.maximum(apart, 0)
 
 
 def _lasting(

@@ -63,6 +63,20 @@ def test_a_call_by_hand() -> None:
     assert by_rank["gain_ns"].to_list() == [0, 20 * 2 * MS, 0, 0], "then rank 3 would be last"
 
 
+def test_a_transfer_begins_once_the_call_before_it_is_through() -> None:
+    """The second call stands in the queue of the first one for 9 ms; the third one in none."""
+    calls: list[Call] = [
+        (0, 0, [0, 1 * MS, 0, 0], 10 * MS),
+        (2 * MS, 1, [0, 0, 1 * MS, 0], 14 * MS),
+        (30 * MS, 2, [0, 0, 1 * MS, 0], 5 * MS),
+    ]
+    instances, _ = waits(calls)
+    first = instances.filter(iteration=1).unique("ordinal").sort("ordinal")
+    assert first["transfer"].to_list() == [10 * MS, 6 * MS, 5 * MS]
+    second = instances.filter(iteration=1, ordinal=1).sort("rank")
+    assert second["wait"].to_list() == [1 * MS, 1 * MS, 0, 1 * MS]
+
+
 def test_offsets_change_nothing() -> None:
     calls: list[Call] = [(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)]
     level, _ = waits(calls)
