@@ -13,7 +13,7 @@ from rankscope_cli.bundles import expanded
 import rankscope
 from rankscope.errors import RankscopeError
 from rankscope.model.options import Options
-from tests.support import python
+from tests.support import Stored, python
 
 
 @pytest.mark.parametrize("name", rankscope.__all__)
@@ -137,6 +137,18 @@ def test_nothing_heavy_loads_at_first(begun: str) -> None:
     code = f"import sys\n{begun}print([n for n in {heavy} if n in sys.modules])"
     done = python("-c", code, check=True)
     assert done.out.splitlines()[-1] == "[]"
+
+
+def test_a_stored_answer_loads_nothing_that_computes(sample: Stored) -> None:
+    code = (
+        f"import sys\nsys.argv = ['rankscope', 'imbalance', '--db', {str(sample.db)!r}]\n"
+        "from rankscope_cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as stopped: assert not stopped.code\n"
+        "names = ('numpy', 'matplotlib', 'rankscope.match.calls', 'rankscope.judge.story')\n"
+        "print([each for each in names if each in sys.modules])"
+    )
+    assert python("-c", code, check=True).out.splitlines()[-1] == "[]"
 
 
 def test_numpy_loads_before_polars_where_reports_are_read() -> None:

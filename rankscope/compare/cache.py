@@ -21,12 +21,9 @@ from msgspec import Struct
 
 from rankscope.compare.comparison import Comparison, Outliers, Summary
 from rankscope.errors import DatabaseError
-from rankscope.judge.story import Story
-from rankscope.match.clocks import ClockFit, Clocks
-from rankscope.match.collectives import MatchSummary
-from rankscope.match.communication import Matching
-from rankscope.match.roles import Roles
-from rankscope.match.selection import ReusedScope, scope_of
+from rankscope.judge.claims import Story
+from rankscope.match.records import ClockFit, Clocks, Matching, MatchSummary, ReusedScope, Roles
+from rankscope.match.selection import scope_of
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 from msgspec import Struct
@@ -12,19 +12,15 @@ from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import (
     NUMBERING,
     WHO,
-    looked_up,
     role_of,
     stored_rows,
     without_end,
 )
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.errors import UsageError
-from rankscope.judge.excess import excess_of
-from rankscope.judge.story import Story, flagged
-from rankscope.match.communication import Matching, RunCalls, match_again, waits_of
-from rankscope.match.roles import Roles
-from rankscope.match.selection import Scope, Selection, common_iterations
-from rankscope.match.waits import WaitedCollectives, shown_error
+from rankscope.judge.claims import Story
+from rankscope.match.records import Matching, Roles, Scope, Selection
+from rankscope.match.selection import common_iterations
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import WHOLE, Options
 from rankscope.model.reports import ENDS_ALONE, PHASES_RECUR, TIMES_UNSURE, RunWarning
@@ -33,6 +29,10 @@ from rankscope.store.tables import RunTables
 from rankscope.util import inline
 from rankscope.util.rank_list import few
 from rankscope.util.wording import counted, ranks_text
+
+if TYPE_CHECKING:
+    from rankscope.match.communication import RunCalls
+    from rankscope.match.waits import WaitedCollectives
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
 """The columns of a run whose ranks cannot be judged."""
@@ -259,6 +259,8 @@ class Comparison(Struct, frozen=True, eq=False):
         marked = self.flags() if several else None
         if marked is None:
             return frame.with_columns(**UNFLAGGED)
+        from rankscope.model.arrays import looked_up
+
         return looked_up(frame, marked.select("rank", "iteration", "flagged", "cause"))
 
     def flags(self) -> pl.DataFrame | None:
@@ -266,6 +268,9 @@ class Comparison(Struct, frozen=True, eq=False):
         outliers = self.outliers
         if outliers.story is None or outliers.metric is None or not outliers.stored:
             return outliers.frame
+        from rankscope.judge.excess import excess_of
+        from rankscope.judge.story import flagged
+
         rows = without_end(self.tables, self.clock, self.rows())
         return flagged(excess_of(rows, outliers.metric), outliers.story)
 
@@ -294,7 +299,7 @@ class Comparison(Struct, frozen=True, eq=False):
             return True
         return bool(self.rows([metric])[column].is_not_null().any())
 
-    def collectives(self, iterations: Collection[int]) -> WaitedCollectives:
+    def collectives(self, iterations: Collection[int]) -> "WaitedCollectives":
         """The matched collectives of some iterations, or of more; they are matched again."""
         common = {*common_iterations(self.tables.iterations)}
         numbers = tuple(number for number in iterations if number in common)
@@ -305,6 +310,8 @@ class Comparison(Struct, frozen=True, eq=False):
         """`Waits.by_rank` in the selected iterations."""
         if self._waits is not None:
             return self._waits
+        from rankscope.match.communication import waits_of
+
         iterations = self.scope.in_range if self.comparable else None
         return waits_of(self.scope, calls_again(self, iterations)).by_rank
 
@@ -344,15 +351,17 @@ class Comparison(Struct, frozen=True, eq=False):
             iterations=iterations,
             verdict=self.verdict,
             statistic=self.options.statistic,
-            wait_error_ns=shown_error(groups),
+            wait_error_ns=self.matching.wait_error_ns,
             efficiency=summary.efficiency,
             what_if=summary.what_if,
             chained=bool((groups["members"] < self.tables.ranks.height).any()),
         )
 
 
-def calls_again(comparison: Comparison, iterations: tuple[int, ...] | None = None) -> RunCalls:
+def calls_again(comparison: Comparison, iterations: tuple[int, ...] | None = None) -> "RunCalls":
     """The calls of some iterations, or of all that are complete on every rank, matched again."""
+    from rankscope.match.communication import match_again
+
     links = comparison.roles.links
     return match_again(comparison.scope, comparison.matching, links, iterations)
 

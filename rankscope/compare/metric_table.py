@@ -5,11 +5,9 @@ An ingest stores it as the table `rank_iterations`, from which `stored_rows` rea
 
 from collections.abc import Collection
 
-import numpy as np
 import polars as pl
 
-from rankscope.match.roles import Roles
-from rankscope.match.selection import Scope
+from rankscope.match.records import Roles, Scope
 from rankscope.model.kinds import NAMED_PHASES, STEP_PHASES
 from rankscope.model.metrics import METRICS, columns_of, compared_metrics
 from rankscope.model.metrics import Scope as MetricScope
@@ -22,12 +20,6 @@ STORED = "rank_iterations"
 
 NUMBERING = ("epoch", "number")
 """How the report itself numbers an iteration."""
-
-NUMBERS = 2**32
-"""Larger than any number of an iteration in a key."""
-
-NOWHERE = np.iinfo(np.int64).min
-"""Placeholder for the key of a rank and an iteration that are missing."""
 
 WHO = ("host", "role")
 """Columns that depend on the rank alone."""
@@ -44,6 +36,8 @@ def metric_table(scope: Scope, roles: Roles, waits: pl.DataFrame) -> pl.DataFram
         A row per rank and complete iteration: rank, iteration, epoch, number, host, role and the
         column of every metric; null is unknown.
     """
+    from rankscope.model.arrays import looked_up
+
     tables, blind = scope.tables, scope.blind_ranks
     ranks = tables.ranks.select("rank", "host").with_columns(role=role_of(roles))
     complete = tables.iterations.filter("complete").select("rank", "iteration", *NUMBERING)
@@ -102,27 +96,6 @@ def stored_rows(
 def role_of(roles: Roles) -> pl.Expr:
     """The role of each row's rank."""
     return pl.col("rank").replace_strict(roles.of, return_dtype=pl.String)
-
-
-def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
-    """`frame` with the columns of `more` of the same rank and iteration, null where it has none.
-
-    It is a join that copies little, and nothing where the rows are the same.
-
-    Args:
-        frame: rank, iteration and other columns.
-        more: the same; each rank and iteration at most once.
-    """
-    number = pl.col("rank").cast(pl.Int64) * NUMBERS + pl.col("iteration")
-    keys, more_keys = (each.select(number).to_series().to_numpy() for each in (frame, more))
-    columns = more.drop("rank", "iteration")
-    if not np.array_equal(keys, more_keys):
-        order = np.argsort(more_keys, kind="stable")
-        at = np.searchsorted(more_keys, keys, sorter=order)
-        at = np.append(order, -1)[at]
-        known = np.append(more_keys, NOWHERE)[at] == keys
-        columns = columns.select(pl.all().gather(pl.Series(at).set(pl.Series(~known), None)))
-    return frame.hstack(columns)
 
 
 def lacks_phases(rows: pl.DataFrame) -> bool:

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from rankscope.compare import scores as rank_scores
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import stored_rows
-from rankscope.judge.story import Story
-from rankscope.match.selection import Scope, common_iterations
+from rankscope.judge.claims import Story
+from rankscope.match.records import Scope
+from rankscope.match.selection import common_iterations
 from rankscope.match.wait_sums import Waits
 from rankscope.model.metrics import METRICS
 

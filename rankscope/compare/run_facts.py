@@ -6,10 +6,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from rankscope.match import warnings
-from rankscope.match.clocks import Clocks
-from rankscope.match.communication import Matching, all_tied
-from rankscope.match.roles import Roles
-from rankscope.match.selection import Scope, Selection
+from rankscope.match.records import Clocks, Matching, Roles, Scope, Selection, all_tied
 from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_version
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import RunFacts
@@ -148,9 +145,11 @@ def began_apart(scope: Scope, clocks: Clocks) -> RunWarning | None:
     firsts = iterations.group_by("rank").agg(pl.col("iteration").min())["iteration"].unique()
     if len(firsts) > 1 or firsts[0] not in numbers:
         return None
+    from rankscope.match.clocks import aligned
+
     began = (
         iterations.filter(pl.col("iteration") == firsts[0], pl.col("rank").is_in([*clocks.fits]))
-        .select("rank", at=clocks.aligned("start_ns", scope.utc_starts))
+        .select("rank", at=aligned(clocks, "start_ns", scope.utc_starts))
         .sort("at", descending=True)
     )
     lengths = (

@@ -7,8 +7,8 @@ import polars as pl
 
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
+from rankscope.model.intervals import Floats
 from rankscope.model.results import Verdict
-from rankscope.util.robust import Floats
 from rankscope.util.wording import MOST_LISTED, agreeing, ranks_text, span
 
 RANKS = 3

@@ -14,6 +14,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.report_files import further
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.match import warnings
+from rankscope.match.clocks import aligned
 from rankscope.measure.collectives import belonging
 from rankscope.measure.host_states import state_intervals
 from rankscope.measure.metrics import device_segments, host_segments
@@ -349,7 +350,7 @@ def _aligned(comparison: Comparison, frame: pl.DataFrame) -> pl.DataFrame:
         {rank: own or 0 for rank, own in starts.items()}, return_dtype=pl.Int64
     )
     return frame.with_columns(
-        pl.coalesce(clocks.aligned(name, starts) + clocks.middle_ns, pl.col(name) + start).alias(
+        pl.coalesce(aligned(clocks, name, starts) + clocks.middle_ns, pl.col(name) + start).alias(
             name
         )
         for name in _times(frame)

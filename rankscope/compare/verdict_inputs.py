@@ -2,26 +2,26 @@
 
 import polars as pl
 
-from rankscope.compare.breakdowns import by_collective
+from rankscope.compare.collective_rows import by_collective
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import lacks_phases, without_end
 from rankscope.compare.reuse import known_story
 from rankscope.compare.run_facts import far_clocks, keep_time
 from rankscope.judge.causes.registry import tables_of
+from rankscope.judge.claims import Story
 from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import RunSummary, VerdictInputs
-from rankscope.judge.story import Story, story_of
+from rankscope.judge.story import story_of
 from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import NAMES_PEERS
-from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
 from rankscope.match.rank_axis import RANKS_AT_ONCE
-from rankscope.match.roles import ALL
+from rankscope.match.records import ALL
 from rankscope.match.waits import own_spans
-from rankscope.model.kinds import PHASES
+from rankscope.model.intervals import Floats
+from rankscope.model.kinds import PHASES, POINT_TO_POINT
 from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import recorder_of
 from rankscope.store.tables import RunTables
-from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
 
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", "host", *PHASES)))
@@ -176,7 +176,7 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     numbers = comparison.selection.numbers
     rows = comparison.tables.read("collectives", ["operation"], iterations=numbers, distinct=True)
     operations = {*rows["operation"].cast(pl.String)}
-    if SEND_RECEIVE not in operations:
+    if POINT_TO_POINT not in operations:
         return frozenset()
     streams = comparison.matching.streams
     streams = streams.filter(~pl.col("communicator").cast(pl.String).str.contains(NAMES_PEERS))

@@ -11,8 +11,7 @@ import numpy as np
 
 from rankscope.judge.excess import Index
 from rankscope.judge.levels import FEW, NOISE, RARE, SHUFFLES
-from rankscope.model.intervals import Flags
-from rankscope.util.robust import Floats
+from rankscope.model.intervals import Flags, Floats
 
 MOST_SHUFFLED = 20_000_000
 """Most cells that are shuffled in all. Of a larger table the sums are drawn from a normal

@@ -15,13 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rankscope.judge.levels import FEW, MUCH, NOISE, RARE
+from rankscope.judge.levels import FEW, MUCH, RARE
 from rankscope.match.rank_axis import RANKS_AT_ONCE
-from rankscope.model.intervals import Flags
+from rankscope.model.intervals import Flags, Floats
 from rankscope.model.kinds import PHASES, Phase
 from rankscope.model.metrics import column_of
 from rankscope.util.numbers import ROBUST
-from rankscope.util.robust import Floats, lower_medians
 
 Index = NDArray[np.int64]
 
@@ -255,9 +254,11 @@ def _unit(usual: Floats, length: Floats) -> Floats:
     return np.asarray(np.median(length[known]) + more)
 
 
-def event_of(noise: float) -> float:
-    """The share of an iteration from which on an excess is an event."""
-    return max(NOISE * noise, MUCH)
+def lower_medians(values: Floats) -> Floats:
+    """The lower medians along the first axis, which is kept; NaN is unknown, as where all are."""
+    ordered = np.sort(values, axis=0)  # unknown values come last
+    known = np.sum(~np.isnan(values), axis=0, keepdims=True)
+    return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=0)
 
 
 def noise_of(share: Floats, roles: Index) -> float:

@@ -6,13 +6,12 @@ from itertools import repeat
 
 import numpy as np
 
-from rankscope.judge.excess import Excess
+from rankscope.judge.excess import Excess, lower_medians
 from rankscope.judge.levels import MUCH
 from rankscope.judge.replay import Healing, Replay
 from rankscope.judge.transfers import SlowTransfers
-from rankscope.model.intervals import Flags
+from rankscope.model.intervals import Flags, Floats
 from rankscope.model.kinds import COMPUTING_PHASES
-from rankscope.util.robust import Floats, lower_medians
 
 LEAST_PLAYED, BLOCK = 60, 10
 """Fewest iterations of a large run that are played, and how many successive ones form a block."""

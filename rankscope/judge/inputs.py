@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from rankscope.judge.causes.context import CauseContext
 from rankscope.judge.causes.registry import context_of
-from rankscope.judge.excess import Excess
+from rankscope.judge.claims import Slow, Story
+from rankscope.judge.excess import Excess, lower_medians
 from rankscope.judge.levels import MOST
-from rankscope.judge.story import Slow, Story, flagged, story_of
-from rankscope.model.intervals import Flags
+from rankscope.judge.story import flagged, story_of
+from rankscope.model.intervals import Flags, Floats
 from rankscope.sources.recorders import Recorder
-from rankscope.util.robust import Floats, lower_medians
 
 
 class RunSummary(Struct, frozen=True):
@@ -63,7 +63,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     spans: Floats | None = None
     """Own work of each rank between collectives (`waits.own_spans`), where iterations are few."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
-    """The rows of `breakdowns.by_collective` of the selected iterations."""
+    """The rows of `collective_rows.by_collective` of the selected iterations."""
     outside: pl.DataFrame | None = None
     """rank, role, outside_ns: work before the first and after the last collective of a capture,
     where that is not judged."""

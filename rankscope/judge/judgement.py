@@ -13,12 +13,13 @@ import polars as pl
 from msgspec import Struct
 
 from rankscope.judge.causes.more_work import more_work
+from rankscope.judge.claims import Slow
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.story import Slow, is_loading
+from rankscope.judge.story import is_loading
+from rankscope.model.intervals import Floats
 from rankscope.model.kinds import STEP_PHASES, Phase
-from rankscope.util.robust import Floats
 from rankscope.util.wording import percent
 
 Component = Literal["ranks", "role", "transfer"]

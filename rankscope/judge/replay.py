@@ -24,10 +24,9 @@ from rankscope.judge.replay_inputs import (
 )
 from rankscope.judge.replay_rooted import Rooted, RootedCalls, with_rooted
 from rankscope.match.clocks import Aligner
-from rankscope.model.intervals import Flags
+from rankscope.model.intervals import Flags, Floats
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import column_of, columns_of
-from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10

@@ -11,17 +11,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.judge.replay_sends import with_sends
-from rankscope.match.clocks import Aligner
+from rankscope.match.clocks import Aligner, aligned
 from rankscope.match.collectives import Matched
-from rankscope.match.communication import RunCalls, all_tied, exposed
+from rankscope.match.communication import RunCalls, exposed
 from rankscope.match.communicators import ROOTED
 from rankscope.match.rank_axis import RankAxis
-from rankscope.match.selection import Scope, Selection
+from rankscope.match.records import Scope, Selection, all_tied
 from rankscope.match.wait_sums import rank_chunks
-from rankscope.model.intervals import Flags, length_before
+from rankscope.model.intervals import Flags, Floats, length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PHASES, Clock, Phase
 from rankscope.model.metrics import columns_of
-from rankscope.util.robust import Floats
 
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -112,7 +111,7 @@ def replay_parts(
     if _unmatched_ns(matched, measures["iteration"]) > UNMATCHED * took:
         return None
     windows = _windows(
-        measures, table, lambda column: clocks.aligned(column, scope.utc_starts), scope.clock
+        measures, table, lambda column: aligned(clocks, column, scope.utc_starts), scope.clock
     )
     if windows.is_empty():
         return None

@@ -9,8 +9,7 @@ import numpy as np
 
 from rankscope.judge.replay_inputs import Numbers, ReplayInput
 from rankscope.match.waits import arrived_by
-from rankscope.model.intervals import Flags
-from rankscope.util.robust import Floats
+from rankscope.model.intervals import Flags, Floats
 
 
 class Rooted(NamedTuple):

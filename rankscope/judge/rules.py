@@ -12,6 +12,7 @@ from rankscope.judge import preconditions
 from rankscope.judge.causes import registry
 from rankscope.judge.causes.counters import network_words
 from rankscope.judge.chance import iterations_to_settle
+from rankscope.judge.claims import Slow
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, decide, holders
@@ -28,7 +29,6 @@ from rankscope.judge.levels import (
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import described, finished, held_up
-from rankscope.judge.story import Slow
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Holder, Leading, Verdict
 from rankscope.sources.recorders import Record, advice

@@ -7,58 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
-from rankscope.judge.excess import Excess, Index, event_of, noise_of, usual_of
+from rankscope.judge.claims import Pattern, Slow, Story, event_of
+from rankscope.judge.excess import Excess, Index, lower_medians, noise_of, usual_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
-from rankscope.judge.timing import Pattern, pattern_of
-from rankscope.model.intervals import Flags
+from rankscope.judge.timing import pattern_of
+from rankscope.model.intervals import Floats
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.util.numbers import ROBUST
-from rankscope.util.robust import Floats, lower_medians
-
-
-class Slow(Struct, frozen=True):
-    """Ranks that are slow, and when.
-
-    `chance`: the probability that a run without slow ranks looks like this. None for facts: an
-    event that has happened needs no test, but it says nothing about other iterations.
-    """
-
-    ranks: tuple[int, ...]
-    pattern: Pattern
-    chance: float | None
-
-    def cells(self, excess: Excess) -> Flags:
-        """Where they are slow, as a matrix of rank by iteration."""
-        return excess.cells(self.ranks, self.pattern.iterations)
-
-
-class Story(Struct, frozen=True):
-    """What holds for every range of a run.
-
-    `noise`: a robust deviation of a rank around its own median, as a share of the iteration.
-    `slow`: the ranks that are slow beyond chance, then those with facts.
-    `lead`: the slowest of the other ranks, and the probability that chance makes some ranks that
-    slow, which is not small. None where no excess is positive. `count`: iterations.
-    `fast`: ranks that are fast beyond chance, if no rank is slow beyond it: the others may then be
-    the slow ones.
-    `loaders_bind`: the loaders of all ranks are the bottleneck, so loading blames nobody.
-    """
-
-    noise: float
-    slow: tuple[Slow, ...]
-    lead: Slow | None
-    count: int
-    fast: Slow | None = None
-    loaders_bind: bool = False
-
-    @property
-    def event(self) -> float:
-        """The share of an iteration from which on an excess is an event."""
-        return event_of(self.noise)
 
 
 def story_of(excess: Excess, spans: Floats | None = None) -> Story:

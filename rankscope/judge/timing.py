@@ -2,52 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 
+from rankscope.judge.claims import Pattern
 from rankscope.judge.excess import Index
 from rankscope.judge.levels import FEW, MOST
+from rankscope.model.intervals import Floats
 from rankscope.model.kinds import VerdictKind
-from rankscope.util.robust import Floats
-
-
-class Pattern(Struct, frozen=True):
-    """When ranks are slow."""
-
-    kind: VerdictKind  # PERSISTENT, PERIODIC or TRANSIENT
-    iterations: tuple[int, ...]  # in which they are slow, ascending
-    period: int | None = None  # k where they are slow in every k-th iteration
-    since: int | None = None  # the iteration from which on they are slow
-    spells: tuple[tuple[int, int], ...] = ()  # first and last iteration of each slow spell
-    always: bool = False
-
-    @property
-    def has_one_reason(self) -> bool:
-        """Whether they are slow since an iteration, in spells, or every k-th time."""
-        return bool(self.since is not None or self.spells or self.period)
-
-    def within(self, numbers: Sequence[int]) -> Pattern:
-        """The pattern within some iterations (ascending): a range does not change the story."""
-        selected = {*numbers}
-        iterations = tuple(
-            numbers if self.always else (n for n in self.iterations if n in selected)
-        )
-        since = self.since if self.since is not None and self.since > numbers[0] else None
-        spells = tuple(
-            (max(first, numbers[0]), min(last, numbers[-1]))
-            for first, last in self.spells
-            if first <= numbers[-1] and last >= numbers[0]
-        )
-        spells = () if len(iterations) == len(numbers) else spells
-        kind, period = self.kind, self.period
-        if kind is VerdictKind.PERIODIC and len(iterations) < 2:
-            kind, period = VerdictKind.TRANSIENT, None
-        return replace(
-            self, kind=kind, iterations=iterations, period=period, since=since, spells=spells
-        )
 
 
 def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:

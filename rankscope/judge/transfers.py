@@ -7,10 +7,10 @@ import polars as pl
 from msgspec import Struct
 
 from rankscope.judge.levels import HALF, NOISE
-from rankscope.match.point_to_point import OPERATION
 from rankscope.match.roles import ALIKE
+from rankscope.model.intervals import Floats
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.util.numbers import ROBUST
-from rankscope.util.robust import Floats
 
 
 class SlowTransfers(Struct, frozen=True, eq=False):
@@ -57,7 +57,7 @@ def slow_transfers(
         .filter(
             pl.col("iteration").is_in([*numbers])
             & service.is_not_null()
-            & (pl.col("operation") != OPERATION)
+            & (pl.col("operation") != POINT_TO_POINT)
         )
         .join(groups.select("group", "size_of_group"), on="group", maintain_order="left")
         .with_columns(

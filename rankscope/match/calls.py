@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from rankscope.match.communicators import EQUAL_SIZES, MATCHED, ROOTED, SPLITTABLE, STREAM
 from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
-from rankscope.match.point_to_point import NAMES_PEERS, OPERATION, named_transfers, pair_peers
+from rankscope.match.point_to_point import NAMES_PEERS, named_transfers, pair_peers
 from rankscope.match.rank_axis import firsts
 from rankscope.model.arrays import distinct
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.store.tables import LONG, SHORT, narrowed
 from rankscope.util.threads import threaded
 
@@ -92,7 +93,7 @@ class Calls:
             # which ranks they link is known from the other calls of their stream
             is_known = pl.col("operation").is_in(SPLITTABLE).any().over(STREAM)
             split &= part.select(is_known).to_series()
-        sent = part.filter(operation.is_in([OPERATION]))
+        sent = part.filter(operation.is_in([POINT_TO_POINT]))
         if self._links or sent["communicator"].cast(pl.String).str.contains(NAMES_PEERS).any():
             self._sent.append(sent)
         rows = narrowed(part if split.all() else part.filter(split))

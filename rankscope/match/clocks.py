@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.errors import ReportError
-from rankscope.model.intervals import Times
+from rankscope.match.records import ClockFit, Clocks
+from rankscope.model.intervals import Floats, Times
 from rankscope.util.numbers import ROBUST
-from rankscope.util.robust import Floats
 from rankscope.util.wording import counted
 
 DRIFT_SPREADS = 3
@@ -52,21 +51,6 @@ ROUNDS = 2
 """Number of refinements of all clocks against the consensus of ends."""
 
 
-class ClockFit(Struct, frozen=True):
-    """The relation of one clock to the reference clock.
-
-    `offset_ns`, added to this clock's reading at the middle of the run, gives the reference's
-    reading; it grows by `drift_ppm` µs per second. Ends then agree to `spread_ns` (robust standard
-    deviation, summed over the links of the graph): the residual, which is the finest difference
-    that the fit can show. Where the drift is unknown, it includes a drift of `ASSUMED_DRIFT_PPM`
-    over the longest time between a tie and the run's first or last moment.
-    """
-
-    offset_ns: int
-    drift_ppm: float
-    spread_ns: int
-
-
 class Group(NamedTuple):
     """The shared instances of one communicator's members."""
 
@@ -80,31 +64,21 @@ class Group(NamedTuple):
         return np.asarray(self.ends[:, place] + (self.starts[place] - moment), dtype=np.int64)
 
 
-class Clocks(Struct, frozen=True):
-    """The clocks of a run; ranks not tied to the lowest rank are absent.
+def aligned(clocks: Clocks, column: str, utc_starts: dict[int, int | None]) -> pl.Expr:
+    """Times of `column`, given on the axis of each rank's report, as ns since `middle_ns`.
 
-    `middle_ns` is the moment, on the lowest rank's UTC, at which the offsets hold.
+    Null for ranks that are not tied. Times of tied ranks agree to their residuals.
+
+    Args:
+        column: the times.
+        utc_starts: rank → UTC of its report's time 0.
     """
-
-    fits: dict[int, ClockFit]
-    middle_ns: int
-    method: str
-
-    def aligned(self, column: str, utc_starts: dict[int, int | None]) -> pl.Expr:
-        """Times of `column`, given on the axis of each rank's report, as ns since `middle_ns`.
-
-        Null for ranks that are not tied. Times of tied ranks agree to their residuals.
-
-        Args:
-            column: the times.
-            utc_starts: rank → UTC of its report's time 0.
-        """
-        ranks = [*self.fits]
-        shifts, slopes, _ = Aligner(self, utc_starts).lines(ranks)
-        moved = pl.col(column) + _per_rank(ranks, shifts)
-        if not slopes.any():
-            return moved
-        return moved + (moved * _per_rank(ranks, slopes)).round().cast(pl.Int64)
+    ranks = [*clocks.fits]
+    shifts, slopes, _ = Aligner(clocks, utc_starts).lines(ranks)
+    moved = pl.col(column) + _per_rank(ranks, shifts)
+    if not slopes.any():
+        return moved
+    return moved + (moved * _per_rank(ranks, slopes)).round().cast(pl.Int64)
 
 
 class Aligner:

@@ -10,15 +10,10 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.match.calls import INSTANCE, OWN, Calls
-from rankscope.match.clocks import (
-    LEAST_INSTANCES,
-    MOST_INSTANCES,
-    Clocks,
-    Group,
-    solve_clocks,
-)
+from rankscope.match.clocks import LEAST_INSTANCES, MOST_INSTANCES, Group, solve_clocks
 from rankscope.match.communicators import ROOTED, STREAM, communicators, labelled
 from rankscope.match.point_to_point import meetings
+from rankscope.match.records import Clocks, MatchSummary, ReusedMatching
 from rankscope.store.tables import narrowed
 from rankscope.util.threads import threaded
 
@@ -32,26 +27,6 @@ REDUCING = pl.Schema(
     }
 )
 """Columns of `Matched.reducing`: what a communicator does to reduce gradients."""
-
-
-class MatchSummary(Struct, frozen=True):
-    """The number of matched calls and of their iterations, with two fields of `Matched`."""
-
-    calls: int
-    iterations: int
-    unmatched: pl.DataFrame
-    clocks: Clocks
-
-
-class ReusedMatching(Struct, frozen=True):
-    """The matching of all iterations of a run, reused to match some of them in the same way.
-
-    `streams` as in `Matched`, `groups` as in `WaitedCollectives`.
-    """
-
-    streams: pl.DataFrame
-    groups: pl.DataFrame
-    clocks: Clocks
 
 
 class Matched(Struct, frozen=True):

@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.match.calls import COLUMNS
-from rankscope.match.clocks import Clocks, with_hosts
-from rankscope.match.collectives import Matched, MatchSummary, ReusedMatching, match
+from rankscope.match.clocks import with_hosts
+from rankscope.match.collectives import Matched, match
 from rankscope.match.point_to_point import NAMES_PEERS
-from rankscope.match.roles import MAKEUP, Roles, given_roles, inferred_roles
-from rankscope.match.selection import Scope, common_iterations
+from rankscope.match.records import Matching, ReusedMatching, Roles, Scope
+from rankscope.match.roles import MAKEUP, given_roles, inferred_roles
+from rankscope.match.selection import common_iterations
 from rankscope.match.wait_sums import Waits, sum_waits
 from rankscope.match.waits import WaitedCollectives, with_waits
 from rankscope.store.tables import RunTables
@@ -28,27 +29,6 @@ CALLS_AT_ONCE = 2_000_000
 
 FIRST_RANKS = 8
 """Ranks in the first chunk that is read; its size determines the ranks in the next chunks."""
-
-
-class Matching(Struct, frozen=True, eq=False):
-    """The result of matching a run's collectives: who communicates with whom, and the clocks.
-
-    `summary`: how many calls were matched, which were not, the clocks. `streams` as in `Matched`.
-    `groups`: the communicators, with the columns of `waits.GROUPS`.
-    """
-
-    summary: MatchSummary
-    streams: pl.DataFrame
-    groups: pl.DataFrame
-
-    @property
-    def clocks(self) -> Clocks:
-        """The clocks of the ranks that collectives tie together."""
-        return self.summary.clocks
-
-    def reused(self) -> ReusedMatching:
-        """The part of it with which the calls of some iterations are matched alike."""
-        return ReusedMatching(self.streams, self.groups, self.clocks)
 
 
 class RunCalls(Struct, frozen=True, eq=False):
@@ -192,11 +172,6 @@ def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
             "activities", MAKEUP, ranks=ranks, iterations=chosen, narrow=True
         ),
     )
-
-
-def all_tied(clocks: Clocks, tables: RunTables) -> bool:
-    """Whether all ranks' clocks are tied together; a single rank has nobody to be tied to."""
-    return len(clocks.fits) > 1 and {*clocks.fits} >= {*tables.ranks["rank"]}
 
 
 def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterator[pl.DataFrame]:

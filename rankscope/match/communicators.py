@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from rankscope.match.clocks import medians
 from rankscope.measure.collectives import NAMED
+from rankscope.model.intervals import Floats
 from rankscope.util.numbers import ROBUST
-from rankscope.util.robust import Floats
 
 STREAM = ["rank", "place", "communicator"]
 """Columns that identify a stream of a run."""

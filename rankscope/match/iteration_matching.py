@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.errors import Unpaired
 from rankscope.match.calls import Calls
-from rankscope.match.clocks import ASSUMED_DRIFT_PPM, Clocks
+from rankscope.match.clocks import ASSUMED_DRIFT_PPM, aligned
 from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, labelled
+from rankscope.match.records import Clocks
+from rankscope.match.renumbering import with_shifts
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
-from rankscope.store.tables import RunTables, TableReader, TableRequest, narrowed, requested
+from rankscope.store.tables import narrowed
 from rankscope.util.wording import MOST_LISTED, and_more, ranks_text
 
 FURTHEST = 50
@@ -33,9 +33,6 @@ ODD_SHARE = 0.05
 
 CUT = -1
 """Placeholder for the collectives of a step that may be cut."""
-
-NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
-"""Tables that hold iteration numbers as given by their reports."""
 
 FAR, FEWEST_FAR = 1.5, 2
 """Distance, in usual lengths, beyond which iterations are not the same step, and the number of such
@@ -178,8 +175,8 @@ def _pair_numbered(
     from_first = {rank: -first for rank, first in first_of.items()}
     if complete.height > ranks and not by_rank["gaps"].any():  # one iteration each proves nothing
         shifts, problems = pair_iterations(
-            _renumbered(iterations, from_first),
-            lambda: _renumbered(collectives(), from_first),
+            with_shifts(iterations, from_first),
+            lambda: with_shifts(collectives(), from_first),
             utc_starts,
             [*first_of],
         )
@@ -228,7 +225,7 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     """
     tied = iterations.filter("complete", pl.col("rank").is_in([*clocks.fits])).select(
         pl.col("rank", "iteration").cast(pl.Int64),
-        end=clocks.aligned("end_ns", utc),
+        end=aligned(clocks, "end_ns", utc),
     )
     if tied["rank"].n_unique() < 2:
         return
@@ -248,39 +245,6 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
         "and no numbers prove that it is the same step",
         hint="number the ranges ('step 12'), or --iteration whole",
     )
-
-
-class _ShiftedTables(Struct, frozen=True):
-    """A `TableReader` that shifts the iteration numbers of some ranks."""
-
-    reader: TableReader
-    shifts: dict[int, int]
-
-    def read(self, request: TableRequest) -> pl.DataFrame:
-        """The requested columns and rows; iterations are those after the shift."""
-        if request.table not in NUMBERED:
-            return self.reader.read(request)
-        frame = self.reader.read(replace(request, columns=None, iterations=None))
-        return requested(
-            _renumbered(frame, self.shifts), replace(request, ranks=None, narrow=False)
-        )
-
-
-def _renumbered(frame: pl.DataFrame, shifts: dict[int, int]) -> pl.DataFrame:
-    """`frame` with the numbers of the iterations of some ranks shifted."""
-    by = pl.col("rank").replace_strict(shifts, default=0, return_dtype=pl.Int64)
-    return frame.with_columns(iteration=(pl.col("iteration") + by).cast(frame.schema["iteration"]))
-
-
-def renumbered(tables: RunTables, shifts: dict[int, int]) -> RunTables:
-    """The tables with the iteration numbers of some ranks shifted.
-
-    Args:
-        shifts: rank → how far its iterations are shifted.
-    """
-    if not shifts:
-        return tables
-    return RunTables(tables.name, _ShiftedTables(tables.reader, shifts))
 
 
 def _unpaired(rank: int, reference: int, why: str) -> Unpaired:

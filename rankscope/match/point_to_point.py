@@ -9,9 +9,8 @@ import polars as pl
 from rankscope.match.clocks import LEAST_INSTANCES
 from rankscope.measure.collectives import NAMED
 from rankscope.model.intervals import Times
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.schema import PEERS
-
-OPERATION = "point_to_point"
 
 TOGETHER_NS = 100_000
 """Largest spread, ns, of the difference between the ends of the two sides of a transfer."""
@@ -131,7 +130,7 @@ def pair_peers(collectives: pl.DataFrame, links: list[tuple[int, int]]) -> pl.Da
     if not links:
         collectives = collectives.clear()
     kernels = (
-        collectives.filter(pl.col("operation") == OPERATION)
+        collectives.filter(pl.col("operation") == POINT_TO_POINT)
         .with_columns(pl.col("rank", "iteration", "ordinal").cast(pl.Int64))
         .sort("start_ns")
     )

@@ -9,15 +9,12 @@ from math import prod
 from pathlib import Path
 
 import polars as pl
-from msgspec import Struct
 
 from rankscope.errors import UsageError
 from rankscope.match.rank_axis import RANKS_AT_ONCE
+from rankscope.match.records import ALL, Roles
 from rankscope.util.rank_list import LONGEST, MOST_RANKS
 from rankscope.util.wording import counted
-
-ALL = "all"
-"""The one role of ranks that nothing distinguishes."""
 
 REPLICATED = frozenset({"dp", "ddp", "fsdp", "hsdp", "tp", "sp", "cp", "ep"})
 """Kinds of parallelism whose ranks do the same work on other data, or on other parts of it."""
@@ -34,25 +31,6 @@ LEAST_BYTES = 1024
 SIZE = re.compile("[1-9][0-9]{0,8}")
 
 HINT = "like tp=2,pp=4,dp=8 (fastest-varying first), or a CSV file with the columns rank,role"
-
-
-class Roles(Struct, frozen=True):
-    """The role of every rank.
-
-    `source`: `given`, `inferred` or `none`. `replicas`: whether it is known, and not merely
-    assumed, that the ranks of a role do the same work. `links`: pairs of ranks that are neighbours
-    in a pipeline, if `--roles` says so.
-    """
-
-    of: dict[int, str]
-    source: str
-    replicas: bool
-    links: list[tuple[int, int]]
-
-    @property
-    def own(self) -> bool:
-        """Whether every rank has a role of its own."""
-        return len({*self.of.values()}) == len(self.of) > 1
 
 
 MAKEUP = ("rank", "iteration", "kind", "name", "count", "size")

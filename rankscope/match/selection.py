@@ -5,12 +5,11 @@ See METHOD.md#iterations and METHOD.md#gpu-clock.
 
 from collections.abc import Callable, Collection
 
-import numpy as np
 import polars as pl
-from msgspec import Struct
 
 from rankscope.errors import ReportError, UsageError
-from rankscope.match.iteration_matching import pair_iterations, renumbered
+from rankscope.match.records import ReusedScope, Scope, Selection
+from rankscope.match.renumbering import renumbered
 from rankscope.model.kinds import NAMED_PHASES, Clock
 from rankscope.model.metrics import columns_of
 from rankscope.model.options import Options
@@ -18,97 +17,7 @@ from rankscope.model.reports import RunWarning
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.rank_list import LONGEST
-from rankscope.util.robust import MAD_FLOOR, Floats
 from rankscope.util.wording import MOST_LISTED, agreeing, counted, listed, ranks_text, span
-
-ROLLING = 5
-"""Iterations of which the median is taken."""
-
-SETTLED_MADS = 5.0
-"""Iteration times have settled if their median exceeds the second half's by at most these MADs."""
-
-WARMUP_SHARE, WARMUP_LEAST = 0.1, 3
-"""Most iterations that warm-up takes: this share of the run, but as many in any case."""
-
-WARMUP_LONGER = 1.5
-"""Steps are warm-up if they, or the work of their median rank, take this many times as long as any
-in the second half."""
-
-
-class Selection(Struct, frozen=True):
-    """The selected iterations."""
-
-    numbers: tuple[int, ...]
-    warmup: tuple[int, ...]  # left out, unless include_warmup or iter_range is set
-    problems: tuple[RunWarning, ...]
-    settling: tuple[int, ...] = ()  # all warm-up of the run, selected or not
-
-
-class ReusedScope(Struct, frozen=True):
-    """The parts of the default options' scope that scopes of other options reuse.
-
-    `shifts`: rank → how far its iterations were renumbered. `blind_ranks` as in `Scope`.
-    """
-
-    clock: str
-    shifts: dict[int, int]
-    shift_warnings: tuple[RunWarning, ...]
-    blind_ranks: tuple[int, ...]
-    selection: Selection
-
-
-class Scope(Struct, frozen=True, eq=False):
-    """The ranks, clock and iterations that a comparison covers.
-
-    `tables`: the run, its iterations renumbered so that a number is the same step on every rank.
-    `utc_starts`: rank → UTC of its report's time 0, ns; None where unknown.
-    `shifts`: rank → how far its iterations were renumbered.
-    `choice`: the selected iterations, or why none can be compared.
-    """
-
-    tables: RunTables
-    options: Options
-    utc_starts: dict[int, int | None]
-    shifts: dict[int, int]
-    shift_warnings: tuple[RunWarning, ...]
-    matched_by: str  # number | ordinal
-    clock: str  # gpu | host
-    clock_reason: str
-    world_size: int | None  # ranks of the job, as its environment says
-    missing_ranks: tuple[int, ...]  # of the job, without a report
-    blind_ranks: tuple[int, ...]  # without collectives: their work is unknown
-    choice: Selection | UsageError | ReportError
-
-    @property
-    def comparable(self) -> bool:
-        """Whether some iterations can be compared."""
-        return isinstance(self.choice, Selection)
-
-    @property
-    def selection(self) -> Selection:
-        """The selected iterations.
-
-        Raises:
-            UsageError, ReportError: none can be compared.
-        """
-        if isinstance(self.choice, Selection):
-            return self.choice
-        raise self.choice
-
-    @property
-    def in_range(self) -> tuple[int, ...] | None:
-        """The selected iterations if `iter_range` limits them; else None."""
-        return None if self.options.iter_range is None else self.selection.numbers
-
-    def reused(self) -> ReusedScope:
-        """The parts of this scope that scopes of other options reuse.
-
-        Raises:
-            UsageError, ReportError: no iterations can be compared.
-        """
-        return ReusedScope(
-            self.clock, self.shifts, self.shift_warnings, self.blind_ranks, self.selection
-        )
 
 
 def scope_of(
@@ -137,6 +46,8 @@ def scope_of(
     elif shifted is not None:
         shifts, warnings = shifted[0], tuple(shifted[1])
     else:
+        from rankscope.match.iteration_matching import pair_iterations
+
         shifts, doubts = pair_iterations(
             tables.iterations, lambda: tables.collectives, utc_starts, unnumbered
         )
@@ -270,7 +181,9 @@ def select(
     if with_work and len(with_work) < len(common):
         common = with_work
         problems.append(_without_work(unknown))
-    warmup, settled = _warmup(common, lengths)
+    from rankscope.match.warmup import warmup_of
+
+    warmup, settled = warmup_of(common, lengths)
     if not settled:
         problems.append(
             RunWarning(
@@ -364,45 +277,6 @@ def _in_range(common: list[int], limits: slice | None) -> list[int]:
 
     low, high = bound(limits.start, float("-inf")), bound(limits.stop, float("inf"))
     return [number for number in common if low <= number < high]
-
-
-def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], bool]:
-    """Iterations that are warm-up, and whether the run then settled.
-
-    Iteration 0 is, and so are those before the first in which the time or the work of the median
-    rank has settled (`SETTLED_MADS`), and neither is much longer than it ever is in the second half
-    (`WARMUP_LONGER`). A slow rank adds no work to the median one.
-    """
-    times = (
-        lengths.filter(pl.col("iteration").is_in(common))
-        .group_by("iteration")
-        .agg(pl.col("iteration_ns", "work_ns").median())
-        .sort("iteration")
-        .drop_nulls("iteration_ns")
-    )
-    if len(common) == 1:  # a capture taken as a whole, say: there is nothing else to keep
-        return frozenset(), True
-    always = frozenset(common[:1]) & {0}
-    numbers = times["iteration"].to_list()
-    if not numbers:
-        return always, True
-    time, work = (times[name].to_numpy() for name in ("iteration_ns", "work_ns"))
-    second_half = slice(len(numbers) // 2, None)
-    # NaN, so never, where work is unknown
-    most_time, most_work = (WARMUP_LONGER * float(each[second_half].max()) for each in (time, work))
-
-    def settled(values: Floats, first: int) -> bool:
-        level = float(np.median(values[second_half]))
-        mad = max(float(np.median(np.abs(values[second_half] - level))), MAD_FLOOR * level)
-        return float(np.median(values[first : first + ROLLING])) - level <= SETTLED_MADS * mad
-
-    limit = max(WARMUP_LEAST, int(WARMUP_SHARE * len(numbers)))
-    for first in range(len(always), min(limit, len(numbers) - 1) + 1):
-        is_long = float(np.median(time[first : first + ROLLING])) > most_time
-        is_long |= bool(always) and work[first] > most_work
-        if not is_long and (settled(time, first) or settled(work, first)):
-            return always | {*numbers[:first]}, True
-    return always, False
 
 
 def _unknown(common: list[int], lengths: pl.DataFrame) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from rankscope.match.iteration_matching import (
     most_unchanged,
     of_other_steps,
 )
-from rankscope.match.selection import Scope
+from rankscope.match.records import Scope
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import ranks_text

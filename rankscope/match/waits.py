@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from rankscope.match.clocks import Aligner, medians
 from rankscope.match.collectives import Matched, blocks_of, joined
 from rankscope.match.communicators import ROOTED
-from rankscope.match.point_to_point import OPERATION
-from rankscope.model.intervals import Flags, Times, length_before
+from rankscope.model.intervals import Flags, Floats, Times, length_before
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.util.numbers import ROBUST
-from rankscope.util.robust import Floats
 from rankscope.util.threads import threaded
 
 NOBODY = -1
@@ -55,16 +54,6 @@ class WaitedCollectives(Struct, frozen=True):
     def part(self, iterations: Collection[int]) -> pl.DataFrame:
         """The calls in some iterations, with all their columns."""
         return joined(self.rows, self.shared, self.streams, iterations)
-
-
-def shown_error(groups: pl.DataFrame) -> int | None:
-    """The largest error of the waits that are shown, over all `WaitedCollectives.groups`."""
-    arrival = pl.col("shown") == "arrival"
-    errors = groups.select(
-        pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
-    ).to_series()
-    largest = errors.max()
-    return largest if isinstance(largest, int) else None
 
 
 def with_waits(
@@ -125,7 +114,7 @@ def with_waits(
             came_last = _spread(rooted, came_last, _last(late, ranks, clock_error or 0))
         wait[rows], transfer[where] = waits.ravel(), lasting
         # who is late to a transfer of a pipeline may be so for having waited for the stage before
-        chained = str(matched.shared["operation"][where.start]) == OPERATION
+        chained = str(matched.shared["operation"][where.start]) == POINT_TO_POINT
         last[where] = NOBODY if chained else came_last
         return group, labels[group], members, ends_error, clock_error, apart, shown
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import polars as pl
 
-from rankscope.match.collectives import MatchSummary
-from rankscope.match.point_to_point import OPERATION as POINT_TO_POINT
+from rankscope.match.records import MatchSummary
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import MOST_LISTED, agreeing, counted, ranks_text, span
 

@@ -9,7 +9,6 @@ from rankscope.measure.segment import PhaseRanges
 from rankscope.model.arrays import (
     added_up,
     filled,
-    framed,
     holds,
     is_null,
     leading,
@@ -18,8 +17,8 @@ from rankscope.model.arrays import (
     summed,
     taken,
     with_leading_names,
-    with_series,
 )
+from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import ACTIVITIES, WORK, conform, constant, empty

@@ -12,7 +12,6 @@ from rankscope.measure.collectives import CALLS
 from rankscope.model.arrays import (
     codes,
     filled,
-    framed,
     holds,
     is_null,
     known_if,
@@ -20,9 +19,9 @@ from rankscope.model.arrays import (
     rows_of,
     summed,
     taken,
-    with_series,
 )
 from rankscope.model.device_work import DeviceWork, InMemoryWork
+from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import COMPUTING_PHASES, PARTS
 from rankscope.model.schema import DEVICE_WORK, SEGMENTS, STREAM

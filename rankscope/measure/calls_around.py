@@ -3,7 +3,8 @@
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import filled, holds, is_null, rows_of, taken, with_series
+from rankscope.model.arrays import filled, holds, is_null, rows_of, taken
+from rankscope.model.frames import with_series
 from rankscope.model.schema import OPERATION, PEERS
 
 AROUND = pl.Schema(

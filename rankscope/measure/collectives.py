@@ -4,18 +4,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.ordinals import with_ordinals
-from rankscope.model.arrays import (
-    added_up,
-    codes,
-    filled,
-    framed,
-    holds,
-    is_null,
-    places,
-    rows_of,
-    taken,
-    with_series,
-)
+from rankscope.model.arrays import added_up, codes, filled, holds, is_null, places, rows_of, taken
+from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import COLLECTIVES, conform, constant, empty, ordered
 from rankscope.util.numbers import NEVER

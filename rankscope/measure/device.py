@@ -10,7 +10,8 @@ from rankscope.measure.attribution import Attributed
 from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlices, account
 from rankscope.measure.host import merged
 from rankscope.measure.waiting import LOOK_AHEAD, LaunchedOperations, Requests
-from rankscope.model.arrays import framed, is_null, known_if, rows_of, taken
+from rankscope.model.arrays import is_null, known_if, rows_of, taken
+from rankscope.model.frames import framed
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import SEGMENTS, constant, empty

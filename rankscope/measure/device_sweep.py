@@ -8,7 +8,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from rankscope.measure.waiting import Requests
-from rankscope.model.arrays import filled, framed, is_null, taken, with_series
+from rankscope.model.arrays import filled, is_null, taken
+from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import (
     Flags,
     Times,

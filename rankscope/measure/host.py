@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.segment import PhaseRanges
-from rankscope.model.arrays import framed, taken
+from rankscope.model.arrays import taken
+from rankscope.model.frames import framed
 from rankscope.model.intervals import Times, cells, owners, union
 from rankscope.model.schema import SEGMENTS
 from rankscope.util.numbers import NEVER

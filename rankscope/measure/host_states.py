@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.arrays import distinct, framed, taken, with_leading_names, with_series
+from rankscope.model.arrays import distinct, taken, with_leading_names
+from rankscope.model.frames import framed, with_series
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells, count_before, in_order
 from rankscope.model.kinds import HostState

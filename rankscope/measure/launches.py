@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import framed, known_if
+from rankscope.model.arrays import known_if
+from rankscope.model.frames import framed
 from rankscope.model.intervals import Flags, Times, in_order
 
 MOST = 6

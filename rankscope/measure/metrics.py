@@ -16,7 +16,8 @@ from msgspec import Struct
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.device_sweep import EXPOSED, LABELS, OTHER, Codes
 from rankscope.measure.host import merged, window_edges
-from rankscope.model.arrays import filled, framed, is_null, known_if, rows_of, taken, with_series
+from rankscope.model.arrays import filled, is_null, known_if, rows_of, taken
+from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import Times, length_before
 from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PARTS, Clock
 from rankscope.model.metrics import Need, column_of, measured_metrics

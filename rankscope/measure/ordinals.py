@@ -3,7 +3,8 @@
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import codes, is_null, places, with_series
+from rankscope.model.arrays import codes, is_null, places
+from rankscope.model.frames import with_series
 from rankscope.model.intervals import Times
 
 IN_PAIRS = ("point_to_point", "grouped", "wait")

@@ -23,7 +23,8 @@ from rankscope.measure.segment import (
     PhaseRanges,
     find_marks,
 )
-from rankscope.model.arrays import filled, holds, is_null, of_process, rows_of, with_series
+from rankscope.model.arrays import filled, holds, is_null, of_process, rows_of
+from rankscope.model.frames import with_series
 from rankscope.model.intervals import Times, union
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import (

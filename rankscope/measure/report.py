@@ -15,8 +15,9 @@ from rankscope.measure.host import window_edges
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
 from rankscope.measure.segment import Chosen, DetectedSteps, choose_iterations, iteration_pattern
-from rankscope.model.arrays import taken, with_series
+from rankscope.model.arrays import taken
 from rankscope.model.columns import out_of_bounds
+from rankscope.model.frames import with_series
 from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents, HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Times = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 SELDOM = 16
 """Numbers are nearly in order if fewer than one in this many is below the one before it."""

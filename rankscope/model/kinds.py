@@ -42,6 +42,9 @@ STEP_PHASES = (Phase.FORWARD.value, Phase.BACKWARD.value, Phase.OPTIMIZER.value)
 PARTS = (*PHASES, "exposed_communication")
 """What a window is made of; their lengths add up to it."""
 
+POINT_TO_POINT = "point_to_point"
+"""The operation of a send, a receive, or both in one kernel."""
+
 OPERATIONS = (
     "all_reduce",
     "all_gather",
@@ -49,7 +52,7 @@ OPERATIONS = (
     "all_to_all",
     "barrier",
     "rooted",  # broadcast, reduce, gather, scatter
-    "point_to_point",
+    POINT_TO_POINT,
     "grouped",  # communication of unknown kind
 )
 """What a kernel that communicates does."""

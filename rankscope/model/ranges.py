@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.arrays import with_series
 from rankscope.model.events import Events, InMemoryEvents
+from rankscope.model.frames import with_series
 from rankscope.model.schema import RANGES, SIGNATURES, conform
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import polars as pl
 
 from rankscope.model import kinds
-from rankscope.model.arrays import framed, with_series
+from rankscope.model.frames import framed, with_series
 from rankscope.model.tables import TABLES
 
 RANGES = pl.Schema(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from textwrap import wrap
 
-import numpy as np
-import numpy.typing as npt
+import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -221,13 +220,13 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 """Characters that are filled by 0 to 8 eighths of their width."""
 
 
-def bars(values: npt.NDArray[np.float64]) -> list[str]:
+def bars(values: pl.Series) -> list[str]:
     """A bar per value; the highest is `BAR` characters long.
 
     Args:
-        values: of any unit; NaN (unknown) and negative values have an empty bar.
+        values: of any unit; unknown (null) and negative values have an empty bar.
     """
-    known = np.clip(np.nan_to_num(values), 0, None)
-    most = known.max(initial=0)
-    eighths = np.round(known / most * BAR * 8).astype(int) if most else np.zeros(len(known), int)
-    return ["█" * (each // 8) + EIGHTHS[each % 8].strip() for each in eighths.tolist()]
+    known = [max(each or 0.0, 0.0) for each in values]
+    most = max(known, default=0.0) or 1.0
+    eighths = [round(each / most * BAR * 8) for each in known]
+    return ["█" * (each // 8) + EIGHTHS[each % 8].strip() for each in eighths]

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterator
 from itertools import compress
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
@@ -352,10 +350,10 @@ def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(first))
 
 
-def _excess(ranks: pl.DataFrame, metric: Metric) -> npt.NDArray[np.float64]:
+def _excess(ranks: pl.DataFrame, metric: Metric) -> pl.Series:
     """The excess of each rank over its role's median, in the unit of the metric."""
     value = pl.col(metric.column).cast(pl.Float64)
-    return ranks.select(value - value.median().over("role")).to_series().to_numpy()
+    return ranks.select(value - value.median().over("role")).to_series()
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:
@@ -385,7 +383,7 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
             )
             for row, bar in zip(
                 frame.iter_rows(named=True),
-                bars((spread.cast(pl.Float64) - spread.median()).to_numpy()),
+                bars(spread.cast(pl.Float64) - spread.median()),
                 strict=True,
             )
         ),

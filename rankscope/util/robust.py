@@ -1,10 +1,6 @@
-"""Robust statistics that several stages share. See METHOD.md#imbalance."""
+"""Robust statistics that several stages share, as expressions. See METHOD.md#imbalance."""
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
 
 LEAST_Z = 3.5
 """Modified z above which a value is an outlier (Iglewicz and Hoaglin)."""
@@ -32,10 +28,3 @@ def modified_z(value: pl.Expr, over: list[str]) -> pl.Expr:
     off = (value - middle).abs().median()
     spread = off.over(over) if over else off
     return 0.6745 * (value - middle) / pl.max_horizontal(spread, MAD_FLOOR * middle.abs(), 1.0)
-
-
-def lower_medians(values: Floats) -> Floats:
-    """The lower medians along the first axis, which is kept; NaN is unknown, as where all are."""
-    ordered = np.sort(values, axis=0)  # unknown values come last
-    known = np.sum(~np.isnan(values), axis=0, keepdims=True)
-    return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=0)

@@ -18,8 +18,8 @@ import rankscope
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.levels import MUCH
 from rankscope.judge.rules import judge
+from rankscope.model.intervals import Floats
 from rankscope.model.kinds import VerdictKind
-from rankscope.util.robust import Floats
 from tests.forge import SCENES
 from tests.invariants import contradictions, mentioned, untold
 from tests.support import MS, MakeStored, capture, inputs_of, mostly_slow, without_ranks

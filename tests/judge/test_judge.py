@@ -9,13 +9,12 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from rankscope.judge.claims import Pattern, Slow, Story
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
-from rankscope.judge.story import Slow, Story
-from rankscope.judge.timing import Pattern
 from rankscope.judge.transfers import SlowTransfers
+from rankscope.model.intervals import Floats
 from rankscope.model.kinds import VerdictKind
-from rankscope.util.robust import Floats
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, of_kernels, wide_of
 from tests.support import MS, inputs_of
 

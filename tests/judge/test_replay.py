@@ -8,7 +8,8 @@ import pytest
 
 from rankscope.judge.replay import Healing, Replay
 from rankscope.judge.replay_inputs import LATE, RankChunk
-from rankscope.match.clocks import Aligner, ClockFit, Clocks
+from rankscope.match.clocks import Aligner
+from rankscope.match.records import ClockFit, Clocks
 from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import columns_of
 

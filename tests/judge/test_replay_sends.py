@@ -9,7 +9,8 @@ import pytest
 import rankscope
 from rankscope.judge.replay import Healing
 from rankscope.judge.replay_sends import with_sends
-from rankscope.match.clocks import Aligner, ClockFit, Clocks
+from rankscope.match.clocks import Aligner
+from rankscope.match.records import ClockFit, Clocks
 from tests.judge.test_replay import US, less_work, replay
 from tests.pipeline_job import Pipeline, step_ends, write
 

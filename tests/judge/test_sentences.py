@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
+from rankscope.judge.claims import Pattern, Slow, Story
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.rules import judge
-from rankscope.judge.story import Slow, Story
-from rankscope.judge.timing import Pattern
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, wide_of

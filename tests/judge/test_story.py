@@ -12,10 +12,11 @@ from rankscope.judge.chance import (
     chance_of_sets,
     iterations_to_settle,
 )
+from rankscope.judge.claims import Story
 from rankscope.judge.excess import Excess, excess_of, noise_of
 from rankscope.judge.levels import ALPHA
-from rankscope.judge.story import Story, story_of
-from rankscope.util.robust import Floats
+from rankscope.judge.story import story_of
+from rankscope.model.intervals import Floats
 
 MS = 1_000_000
 

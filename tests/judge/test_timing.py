@@ -4,10 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.judge.claims import Pattern
 from rankscope.judge.healing import Prices
 from rankscope.judge.judgement import decide
-from rankscope.judge.timing import Pattern, period_of
 from rankscope.judge.timing import pattern_of as amount_pattern
+from rankscope.judge.timing import period_of
 from tests.support import MS, inputs_of
 
 LENGTH = 100 * MS

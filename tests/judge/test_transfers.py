@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from rankscope.judge.transfers import SlowTransfers, slow_transfers
-from rankscope.util.robust import Floats
+from rankscope.model.intervals import Floats
 from tests.support import MS
 
 GROUPS = {0: [0, 1], 1: [2, 3], 2: [0, 2], 3: [1, 3]}

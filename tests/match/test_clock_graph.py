@@ -9,13 +9,13 @@ from rankscope.match.clocks import (
     ASSUMED_DRIFT_PPM,
     ASSUMED_SPREAD_NS,
     SESSION_START_ERROR_NS,
-    ClockFit,
-    Clocks,
     Group,
+    aligned,
     solve_clocks,
     with_hosts,
 )
 from rankscope.match.collectives import Matched, match
+from rankscope.match.records import ClockFit, Clocks
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from tests.match.worlds import World, both_ways, instances_of, world
@@ -133,7 +133,7 @@ def test_a_rank_tied_to_nobody_is_absent_and_said_to_be() -> None:
     output = islands()
     assert {*output.clocks.fits} == {0, 1}
     starts: dict[int, int | None] = dict.fromkeys(range(4), 0)
-    ended = instances_of(output).select("rank", ended=output.clocks.aligned("end_ns", starts))
+    ended = instances_of(output).select("rank", ended=aligned(output.clocks, "end_ns", starts))
     assert ended.filter(pl.col("rank") > 1)["ended"].null_count() == 160
     groups = with_waits(output, starts).groups
     assert groups["clock_error_ns"].null_count() == groups["apart_ns"].null_count() == 1

@@ -10,8 +10,8 @@ import pytest
 
 import rankscope
 from rankscope.errors import ReportError, Unpaired
-from rankscope.match.clocks import ClockFit, Clocks
 from rankscope.match.iteration_matching import check_pairing, most_unchanged, pair_iterations
+from rankscope.match.records import ClockFit, Clocks
 from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
 from tests.frames import filled

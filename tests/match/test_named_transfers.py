@@ -9,8 +9,8 @@ import pytest
 import rankscope
 from rankscope.match.clocks import ASSUMED_SPREAD_NS, Group, solve_clocks
 from rankscope.match.communication import match_again, match_calls
-from rankscope.match.point_to_point import OPERATION, meetings, named_transfers
-from rankscope.match.waits import shown_error
+from rankscope.match.point_to_point import meetings, named_transfers
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
 from tests.match.worlds import instances_of
@@ -42,7 +42,7 @@ def test_a_pipeline_is_matched_without_roles(tmp_path: Path) -> None:
     again = match_again(comparison.scope, comparison.matching, [], (3, 4))
     assert instances_of(again.waited).equals(instances_of(calls.waited))
     assert calls.matched.lost["lasted_ns"].sum() == 0
-    assert (shown_error(calls.waited.groups) or 0) <= bound
+    assert (calls.matching.wait_error_ns or 0) <= bound
     rows = instances_of(calls.waited).cast({"group": pl.Int64})
     for group, sender in calls.matched.senders.items():
         part = rows.filter(group=group).sort("iteration", "ordinal")
@@ -65,7 +65,7 @@ def kernel(rank: int, peers: str, start: int, end: int, iteration: int = 0) -> d
 
 
 def sent(*kernels: dict[str, object]) -> pl.DataFrame:
-    frame = pl.DataFrame(kernels).with_columns(operation=pl.lit(OPERATION))
+    frame = pl.DataFrame(kernels).with_columns(operation=pl.lit(POINT_TO_POINT))
     wide = {"communicator": pl.String, "rank": pl.Int64, "iteration": pl.Int64}
     return filled(frame, COLLECTIVES).cast(wide)
 

@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from rankscope.match.point_to_point import OPERATION, pair_peers
+from rankscope.match.point_to_point import pair_peers
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
 from tests.match.worlds import instances_of, plain
@@ -18,7 +19,7 @@ def test_transfers_are_paired_with_the_right_neighbour(stored: MakeStored, roles
     job = stored("pipeline", ranks=16, iterations=12)
     assert job.truth is not None
     matched = job.matched(roles=roles)
-    output = plain(instances_of(matched)).filter(operation=OPERATION)
+    output = plain(instances_of(matched)).filter(operation=POINT_TO_POINT)
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
     truth = truth.filter(pl.col("communicator").str.starts_with("pp"))
     true = truth.select("rank", "end_ns", "wait_ns", true="communicator", at="ordinal")
@@ -44,7 +45,7 @@ def test_nothing_is_paired_unless_roles_tell_who_neighbours_are(
 ) -> None:
     job = stored("pipeline", ranks=8)
     analysis = job.analysis()
-    assert instances_of(job.matched()).filter(operation=OPERATION).is_empty()
+    assert instances_of(job.matched()).filter(operation=POINT_TO_POINT).is_empty()
     assert replay_of(analysis) is None, "transfers that are not understood are not played again"
 
 
@@ -52,7 +53,7 @@ def transfers(rank: int, stream: str, ends: list[int]) -> pl.DataFrame:
     frame = pl.DataFrame({"end_ns": ends, "iteration": [place // 4 for place in range(len(ends))]})
     frame = frame.with_columns(
         rank=rank, place=pl.lit("device"), communicator=pl.lit(stream),
-        operation=pl.lit(OPERATION), start_ns=pl.col("end_ns") - 500_000,
+        operation=pl.lit(POINT_TO_POINT), start_ns=pl.col("end_ns") - 500_000,
         arrival_ns=pl.col("end_ns") - 500_000,
     )  # fmt: skip
     return filled(frame, COLLECTIVES)

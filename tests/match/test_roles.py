@@ -7,7 +7,8 @@ import pytest
 
 from rankscope.errors import UsageError
 from rankscope.match.collectives import REDUCING, match
-from rankscope.match.roles import ALL, given_roles, inferred_roles
+from rankscope.match.records import ALL
+from rankscope.match.roles import given_roles, inferred_roles
 from rankscope.model.schema import ACTIVITIES, COLLECTIVES, empty
 from tests.frames import filled
 from tests.match.worlds import world

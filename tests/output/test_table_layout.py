@@ -1,6 +1,6 @@
 """Tables in a width: numbers whole, columns and names cut."""
 
-import numpy as np
+import polars as pl
 import pytest
 
 from rankscope.output.table_layout import (
@@ -65,6 +65,6 @@ def test_names_keep_both_ends() -> None:
 
 
 def test_bars() -> None:
-    shown = bars(np.array([np.nan, -1.0, 0.0, 2.0, 4.0, 1.0]))
+    shown = bars(pl.Series([None, -1.0, 0.0, 2.0, 4.0, 1.0]))
     assert shown == ["", "", "", "█" * (BAR // 2), "█" * BAR, "█" * (BAR // 4)]
-    assert bars(np.array([np.nan, -3.0])) == ["", ""]
+    assert bars(pl.Series([None, -3.0])) == ["", ""]

@@ -7,7 +7,7 @@ from math import lgamma
 
 import numpy as np
 
-from rankscope.util.robust import Floats
+from rankscope.model.intervals import Floats
 
 LEAST_RUNS, MOST_RUNS = 1.0, 200.0
 """Weight of the prior, in runs: at least and at most."""

@@ -7,7 +7,7 @@ import polars as pl
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rankscope.util.robust import Floats
+from rankscope.model.intervals import Floats
 
 Index = NDArray[np.intp]
 

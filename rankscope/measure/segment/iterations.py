@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.measure.segment.training_thread import training_thread
-from rankscope.model.arrays import framed, is_null, rows_of, summed, taken
+from rankscope.model.arrays import is_null, rows_of, summed, taken
+from rankscope.model.frames import framed
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import ITERATIONS, conform
 

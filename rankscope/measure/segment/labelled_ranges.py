@@ -3,8 +3,9 @@
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.arrays import rows_of, with_series
+from rankscope.model.arrays import rows_of
 from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents
+from rankscope.model.frames import with_series
 from rankscope.model.limits import USUAL
 from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.measure.segment.labelled_ranges import LabelledRanges
 from rankscope.measure.segment.operators import backward_threads, operator_phases
-from rankscope.model.arrays import holds, known_if, of_process, rows_of, taken, with_series
+from rankscope.model.arrays import holds, known_if, of_process, rows_of, taken
 from rankscope.model.events import Events
+from rankscope.model.frames import with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import PHASES
 from rankscope.model.schema import GLOO, MARKS, ordered

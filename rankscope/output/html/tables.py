@@ -6,6 +6,7 @@ import polars as pl
 from msgspec.structs import asdict
 
 from rankscope.compare import breakdowns
+from rankscope.compare.collective_rows import by_collective
 from rankscope.compare.comparison import Comparison
 from rankscope.model.metrics import METRICS, Unit
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
@@ -78,7 +79,7 @@ def number_tables(
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
     )
     chosen = comparison.selection.numbers
-    collectives = breakdowns.by_collective(comparison.collectives(chosen), chosen)
+    collectives = by_collective(comparison.collectives(chosen), chosen)
     several = comparison.tables.ranks["host"].n_unique() > 1
     last, says = (each("last_arriver_share") for each in (columns.label, columns.meaning))
     many = flagged_cells.height > MOST_ROWS

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from rankscope.compare.comparison import Comparison
 from rankscope.judge.levels import LEAST_GAIN, MUCH
 from rankscope.judge.phrases import who
-from rankscope.match.roles import ALL
+from rankscope.match.records import ALL
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import framed, with_series
+from rankscope.model.frames import framed, with_series
 from rankscope.model.limits import USUAL, Limits
 from rankscope.sources.columns.request import ColumnRequest, Columns, export_again
 from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual

@@ -14,8 +14,8 @@ import polars as pl
 from msgspec.structs import replace
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import with_series
 from rankscope.model.device_work import SYNC_CALLS, UNRECORDED, InMemoryWork
+from rankscope.model.frames import with_series
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import filled, framed, is_null, known_or, rows_of, taken
+from rankscope.model.arrays import filled, is_null, known_or, rows_of, taken
+from rankscope.model.frames import framed
 from rankscope.model.reports import Process
 from rankscope.sources.columns.request import Columns
 

@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.arrays import framed, known_or, rows_of, with_series
+from rankscope.model.arrays import known_or, rows_of
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
+from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import in_order
 from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, OPERATION, conform, empty, ordered
 from rankscope.sources.columns.request import Columns

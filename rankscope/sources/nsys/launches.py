@@ -16,9 +16,10 @@ import polars as pl
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import codes, filled, framed, places, taken, with_series
+from rankscope.model.arrays import codes, filled, places, taken
 from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.events import BoundedBuffer
+from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns

@@ -8,8 +8,9 @@ import polars as pl
 from msgspec import Struct
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import filled, framed, holds, is_null, known_or, rows_of, with_series
+from rankscope.model.arrays import filled, holds, is_null, known_or, rows_of
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
+from rankscope.model.frames import framed, with_series
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import GLOO, MOMENTS, OPERATORS, RANGES, SIGNATURES, conform, empty
 from rankscope.sources.columns.request import Columns

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.arrays import framed, with_series
 from rankscope.model.events import Events, InMemoryEvents, StreamedEvents
+from rankscope.model.frames import framed, with_series
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Loss, Trace

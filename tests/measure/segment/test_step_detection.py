@@ -11,7 +11,7 @@ import pytest
 import rankscope
 from rankscope.measure.segment import find_steps, periodicity
 from rankscope.measure.segment.periodicity import find_period
-from rankscope.model.arrays import with_series
+from rankscope.model.frames import with_series
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Trace
 from rankscope.sources.conventions import vocabulary

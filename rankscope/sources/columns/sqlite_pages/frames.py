@@ -12,7 +12,8 @@ import polars as pl
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from rankscope.model.arrays import framed, known_if
+from rankscope.model.arrays import known_if
+from rankscope.model.frames import framed
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.layout import (
     MISSING,
