@@ -113,6 +113,7 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
     incomplete = any(each.code == "waits-lower-bounds" for each in timeline.problems)
     if late is not None:
         operation = str(late.calls["operation"][0]).replace("_", "-")
+        operation = operation.replace("rooted", "rooted collective")
         elsewhere = "" if late.shown else ", which is not shown,"
         among = "of the ranks with a report, " if incomplete else ""
         return (

@@ -192,6 +192,8 @@ def test_titles_say_unknown_where_who_waits_is_unknown(job: Stored) -> None:
         says = who_waits(held, late)
         assert says.startswith("rank 7 comes last")
         assert says.endswith("it may have waited itself") == (wait is not None), "short calls"
+    rooted = replace(late, calls=late.calls.with_columns(operation=pl.lit("rooted")))
+    assert "comes last to the rooted collective, and" in who_waits(whole, rooted)
     nobody = calls.with_columns(last_rank=pl.lit(None, pl.Int64))
     assert "for which rank is unknown" in said(collectives=nobody)
     unmatched = nobody.with_columns(wait_ns=pl.lit(None, pl.Int64))

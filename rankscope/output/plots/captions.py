@@ -85,6 +85,8 @@ def averaged(comparison: Comparison) -> str:
 def on_average(comparison: Comparison, excess: pl.DataFrame, *, of_work: bool) -> str:
     """The ranks that work longest on average, as the title of a picture of means.
 
+    Where the verdict names some of them, it is about these alone.
+
     Args:
         of_work: whether `excess` is of work alone; else waiting is in it.
         excess: a row per rank: rank, excess_ns (of its mean, above the median of its role) and
@@ -102,6 +104,8 @@ def on_average(comparison: Comparison, excess: pl.DataFrame, *, of_work: bool) -
             f"No rank {verb} {percent(LEAST_GAIN)} longer than {than} {when_}: at most "
             f"{milliseconds(most['excess_ns'])} of {milliseconds(most['median_ns'])} ms"
         )
+    named = large.filter(pl.col("rank").is_in(comparison.verdict.named))
+    large = large if named.is_empty() else named
     (first, amount), *others = large.head(MOST_NAMED).select("rank", "excess_ns").iter_rows()
     more = [f"rank {rank} {milliseconds(ns)} ms" for rank, ns in others]
     more += [counted(large.height - MOST_NAMED, "more rank")] if large.height > MOST_NAMED else []

@@ -372,12 +372,12 @@ def _device_title(
         )
     verb = "its device idles" if first["kind"] == "idle" else f"{_label(first)} takes"
     longer = milliseconds(first["excess_total_ns"])
-    return drawable(f"Rank {rank}: {verb} {longer} ms longer than on the median rank", 140)
+    return f"Rank {rank}: {verb} {longer} ms longer than on the median rank"
 
 
 def _label(row: dict[str, object]) -> str:
     kind, name = str(row["kind"]), str(row["name"])
-    return NAMES.get(kind, f"{kind} {name}".strip())
+    return middle_out(drawable(NAMES.get(kind, f"{kind} {name}".strip()), 400), LONGEST_NAME)
 
 
 def _pairs(axes: Axes, name: str, activities: pl.DataFrame, theme: Theme) -> None:
@@ -388,11 +388,7 @@ def _pairs(axes: Axes, name: str, activities: pl.DataFrame, theme: Theme) -> Non
     axes.barh(places + 0.19, usual, height=0.34, color=theme.muted, gid="median")
     for place, longest, excess in zip(places, np.maximum(slow, usual), slow - usual, strict=True):
         beside(axes, f"+{milliseconds(excess * 1e6)}", (longest, place), (4, 0), color=theme.ink)
-    names = [
-        middle_out(drawable(_label(row), 400), LONGEST_NAME)
-        for row in activities.iter_rows(named=True)
-    ]
-    axes.set_yticks(places, labels=names)
+    axes.set_yticks(places, labels=[*map(_label, activities.iter_rows(named=True))])
     axes.set_ylim(max(activities.height, 2) - 0.4, -0.6)
     axes.set_xlim(0, float(max(slow.max(), usual.max())) * 1.15 or 1)
     _bare(axes, "time per iteration (ms)")

@@ -270,8 +270,14 @@ def test_arrivals_name_who_is_last_most_often_beside_who_is_latest_on_average() 
 def test_arrivals_of_a_single_rank_are_refused(job: Stored, tmp_path: Path) -> None:
     copied(job_reports(job)[:1], tmp_path / "one")
     run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
-    with pytest.raises(UsageError, match="no collective of this run has counterparts"):
+    with pytest.raises(UsageError, match="no collective of this run has counterparts") as refused:
         run.plot("arrivals", tmp_path / "a.png")
+    assert "need --roles" in refused.value.hint
+    comparison = run.compare()
+    linked = replace(comparison, roles=replace(comparison.roles, links=[(0, 1)]))
+    with pytest.raises(UsageError) as refused:
+        lateness(linked)
+    assert "--roles" not in refused.value.hint
     for kind in ("heatmap", "phases", "timeline"):
         made = run.plot(kind, tmp_path / f"{kind}.png")
         assert Path(made).stat().st_size > 5000

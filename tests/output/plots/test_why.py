@@ -4,6 +4,8 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +17,7 @@ import rankscope
 from rankscope.errors import UsageError
 from rankscope.output.html.states import cell_states
 from rankscope.output.plots import Picture
+from rankscope.output.plots.why import _device_title
 from tests.support import MakeStored, Stored, captured, change, edit, mostly_slow
 
 Why = Callable[[str], rankscope.Run]
@@ -145,6 +148,14 @@ def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
         run.plot("why", iteration=5).title,
     )
     assert "unknown" not in {each.get_text() for each in axes.get_legend().get_texts()}
+
+
+def test_a_long_name_leaves_the_title_its_number() -> None:
+    comparison: Any = SimpleNamespace(verdict=SimpleNamespace(ranks=()))
+    row = {"kind": ["kernel"], "name": ["gemm" * 60], "excess_total_ns": [17e6], "usual_ns": [1e6]}
+    title = _device_title(comparison, 6, [1], pl.DataFrame(row))
+    assert title.endswith(" takes 17.0 ms longer than on the median rank")
+    assert len(title) < 100
 
 
 def test_one_iteration_of_the_device(stored: MakeStored) -> None:
