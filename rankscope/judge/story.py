@@ -325,9 +325,13 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
         stands_out |= each.cells(excess)
     row, column = np.nonzero(~np.isnan(excess.total))
     by_phase = excess.by_phase[row, column]
-    # where no phase is known all time is `other`, and that causes nothing
+    # `other` holds what is unknown, as loading in a capture's first iteration, or all time where no
+    # phase is known: there it causes nothing
     known = np.nan_to_num(by_phase)
+    unknown = np.isnan(excess.spent)
+    hidden = (unknown & ~unknown.all(axis=1, keepdims=True))[row, column].any(axis=1)
     largest, has_cause = known.argmax(axis=1), known.max(axis=1) > 0
+    has_cause &= ~hidden | (np.array(excess.phases)[largest] != Phase.OTHER)
     frame = pl.DataFrame(
         {
             "rank": excess.ranks[row],
