@@ -22,9 +22,6 @@ DOUBTFUL = ("records-missing", "report-cut", "device-clock-wrong", "launches-mis
 ANOTHER_RUN = "another-run"
 """The code of the warning that reports are of several runs."""
 
-IMPOSSIBLE = "is impossible: no iteration is complete on every rank"
-"""What is said of the verdict on reports that can be read, but not compared."""
-
 NOTHING = "nothing to do"
 """The beginning of a remedy that requires nothing."""
 
@@ -84,7 +81,7 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
     runs_by_verdict: dict[str, list[int]] = {}
     for number, reports_of_run in by_run.items():
         runs_by_verdict.setdefault(_expected_verdict(reports_of_run), []).append(number)
-    can = "read" if IMPOSSIBLE in runs_by_verdict else "used"
+    can = "read" if any("nothing-to-compare" in _codes(each) for each in usable) else "used"
     count = f"{len(usable)} of {counted(len(reports), 'report')} can be {can} ({_ranks(usable)})"
     if len(runs_by_verdict) == 1:
         each = " of each" if len(by_run) > 1 else ""
@@ -104,7 +101,7 @@ def _expected_verdict(usable: list[CheckedReport]) -> str:
     if len({rank for report in usable for rank in report.ranks}) < 2:
         return "will be inconclusive, because only one rank has a report"
     if "nothing-to-compare" in codes:
-        return IMPOSSIBLE
+        return "is impossible: no iteration is complete on every rank"
     if len(communicating) < 2:
         gloo = "" if any(report.can.gpu for report in usable) else " (gloo's need a range)"
         return f"will be inconclusive, because collectives are not recorded{gloo}"

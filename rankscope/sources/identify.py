@@ -345,7 +345,7 @@ def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) 
     for rank, path in claims:
         if rank in seen and seen[rank] != path:
             raise RankConflict(
-                f"{seen[rank]} and {path} both claim rank {rank}",
+                f"{path} claims rank {rank}, and so does {seen[rank]}",
                 hint=hint
                 or "ingest the reports of one run at a time, or give the ranks with --rank-pattern",
             )

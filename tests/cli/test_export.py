@@ -196,6 +196,7 @@ def test_what_it_says(cli: Cli, sample: Stored, output: str) -> None:
     assert "picks.json" in result.out
     assert "host clock" in result.err
     if output == "table":
+        assert ", around those of pick-reports\n" in result.out
         assert "https://ui.perfetto.dev" in result.out
 
 

@@ -73,6 +73,8 @@ def test_bad_reports_can_be_skipped_and_are_listed(
     packed.write_bytes(b"")
     cli("ingest", folder).refused(3, leave_out)
     packed.unlink()
+    (folder / "notes.txt").write_text("text", "utf-8")
+    cli("ingest", folder / "notes.txt").refused(3, "notes.txt: is not a report", "name a folder")
     reports[1].write_bytes(b"")
     cli("ingest", folder).refused(3, leave_out)
     output = cli("ingest", reports[0].parent, "--on-error", "skip", "--format", "json").document

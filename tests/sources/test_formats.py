@@ -187,7 +187,7 @@ def test_two_reports_that_claim_one_rank_are_refused_before_they_are_read(
 ) -> None:
     """The evidence of the format is the rank's own."""
     write(reports / "again.lines", SLOW, ("step", "backward", "all_gather"))
-    cli("ingest", reports).refused(3, "again.lines", f"both claim rank {SLOW}")
+    cli("ingest", reports).refused(3, "again.lines", f"claims rank {SLOW}, and so does")
 
 
 def test_an_unknown_format_is_a_clear_error() -> None:

@@ -195,7 +195,7 @@ def test_a_pattern_that_finds_no_number_names_the_file(own: str) -> None:
 
 
 def test_two_reports_of_a_rank_are_both_named() -> None:
-    with pytest.raises(RankConflict, match=r"a\.sqlite and b\.sqlite both claim rank 1"):
+    with pytest.raises(RankConflict, match=r"b\.sqlite claims rank 1, and so does a\.sqlite"):
         check_distinct([(1, Path("a.sqlite")), (0, Path("c.sqlite")), (1, Path("b.sqlite"))])
     check_distinct([(1, Path("a.sqlite")), (1, Path("a.sqlite"))])
 

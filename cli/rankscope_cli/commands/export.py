@@ -197,7 +197,9 @@ def _trace(
             _write_pieces(file, chain([begin], _with_read_errors(pieces)), ending.endswith(".gz"))
     except _ReadError as failed:
         raise failed.error from None
-    return _written(target, "trace", sum(heights), sorted(ranks), first.iterations, first.problems)
+    around = "" if limited else ", around those of pick-reports"
+    shown = sorted(ranks), first.iterations
+    return _written(target, "trace", sum(heights), *shown, first.problems, around)
 
 
 def bounded(
@@ -271,11 +273,13 @@ def _written(
     ranks: Iterable[int],
     iterations: Iterable[int],
     problems: tuple[RunWarning, ...] = (),
+    around: str = "",
 ) -> Written:
     """The output about a file, with how to open it.
 
     Args:
         kind: `trace`, or the name of the table.
+        around: why the file has these iterations.
         rows: of the table; of a trace its phases, states, collectives and device operations.
     """
     from rankscope.output.documents.written import Export
@@ -289,7 +293,7 @@ def _written(
     what = counted(rows, "event") if is_trace else f"{counted(rows, 'row')} of {kind}"
     lines = [
         f"{short_path(target)}: {what} ({size(bytes_)}), {ranks_text(who)}, "
-        f"{agreeing(len(numbers), 'iteration')} {span(numbers)}",
+        f"{agreeing(len(numbers), 'iteration')} {span(numbers)}{around}",
         *[f"Open it in {VIEWER} (uploads nothing) or chrome://tracing."] * is_trace,
     ]
     return Written(Export, "Exported", facts, lines, problems)

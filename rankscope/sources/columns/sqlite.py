@@ -311,10 +311,13 @@ class SQLiteColumns(Columns):
                 + shlex.quote(str(self.path)),
             )
         if not head.startswith(MAGIC):
+            if self.path.suffix != ".sqlite":
+                raise UnreadableReport(
+                    f"{self.path}: is not a report", hint="name a folder: its reports are found"
+                )
             raise UnreadableReport(
                 f"{self.path}: is not an Nsight Systems .sqlite export", hint=HINT
             )
-
         if size < _stated_size(head):  # SQLite itself does not look at the end of the last page
             raise UnreadableReport(f"{self.path}: is truncated", hint=HINT)
 
