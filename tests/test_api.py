@@ -94,6 +94,7 @@ def test_missing_ranks_are_named_and_leave_waits_unknown(
     assert "missing" in verdict.sentence + verdict.next
 
 
+@pytest.mark.slow
 def test_a_hole_in_the_ranks_is_missing_even_if_nobody_tells_the_world(
     reports: list[Path], tmp_path: Path
 ) -> None:
@@ -150,6 +151,7 @@ def test_the_only_report_is_rank_0(reports: list[Path], tmp_path: Path) -> None:
         rankscope.ingest([first, second], tmp_path / "run.duckdb", rank=5)
 
 
+@pytest.mark.slow
 def test_names_that_fit_nothing_are_listed_most_frequent_first(
     pair: list[Path], tmp_path: Path
 ) -> None:
@@ -164,6 +166,7 @@ def test_names_that_fit_nothing_are_listed_most_frequent_first(
     assert run.iterations()["iteration"].unique().sort().to_list() == [*range(12)]
 
 
+@pytest.mark.slow
 def test_a_whole_capture_as_one_iteration(pair: list[Path], tmp_path: Path) -> None:
     run = rankscope.ingest(pair, tmp_path / "run.duckdb", iteration="whole")
     frame = run.iterations(include_warmup=True)
@@ -173,6 +176,7 @@ def test_a_whole_capture_as_one_iteration(pair: list[Path], tmp_path: Path) -> N
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), "both ranks are healthy"
 
 
+@pytest.mark.slow
 def test_progress_is_reported(pair: list[Path], tmp_path: Path) -> None:
     started: list[list[Path]] = []
     done: list[tuple[Path, int]] = []

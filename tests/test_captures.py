@@ -133,6 +133,7 @@ def test_the_culprit_is_among_the_picks(job: Stored) -> None:
     assert labels[1] in ("max", "slow")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_nightly([1, 2]))
 def test_file_names_and_their_order_mean_nothing(
     tmp_path: Path, ingested: MakeStored, seed: int
@@ -151,6 +152,7 @@ def test_file_names_and_their_order_mean_nothing(
     assert {*run.sql("select evidence from ranks")["evidence"]} == {"environment RANK"}
 
 
+@pytest.mark.slow
 def test_nothing_links_the_processes_of_torchrun_to_ranks(tmp_path: Path) -> None:
     report = captured("2022.4/one_report") / "torchrun_all_ranks.sqlite"
     with pytest.raises(UnknownRank, match="pids 38, 39, 40, 41") as refused:
@@ -179,6 +181,7 @@ def test_a_killed_rank_has_no_made_up_iteration(tmp_path: Path) -> None:
     assert run.iterations()["wait_ns"].is_null().all()
 
 
+@pytest.mark.slow
 def test_one_report_gives_several_ranks(tmp_path: Path) -> None:
     report = captured("2022.4/one_report") / "mpirun_all_ranks.sqlite"
     run = rankscope.ingest([report], tmp_path / "run.duckdb", phases=COMPUTE)
@@ -236,6 +239,7 @@ def test_the_planted_reason_is_the_first_cause(
     assert (known["total_ns"].fill_null(0) == known["value"]).all()
 
 
+@pytest.mark.slow
 def test_a_hot_python_function_is_named(ingested: MakeStored) -> None:
     """Of the samples in the interpreter at least 90 % are of the planted function."""
     run = ingested(captured("2023.4/why_hot")).run

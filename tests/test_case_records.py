@@ -34,6 +34,7 @@ def one_in_another(_rank: int, trace: dict[str, Any]) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", mostly_slow([numbered_again, one_in_another]))
 def test_numbers_of_calls_that_come_twice(tmp_path: Path, edit: Edit) -> None:
     run = read(write(tmp_path / "job", PLAIN, edit))
@@ -106,6 +107,7 @@ def test_calls_of_any_api_wait_for_the_device(name: str) -> None:
     assert calls.filter(synchronises())["name"].to_list() == [name]
 
 
+@pytest.mark.slow
 def test_a_stream_without_records_makes_no_clock_late(tmp_path: Path) -> None:
     """The device seems idle between the collectives, and these seem to wait for long."""
 
@@ -119,6 +121,7 @@ def test_a_stream_without_records_makes_no_clock_late(tmp_path: Path) -> None:
     assert run.compare().verdict.ranks in ((), (2,))
 
 
+@pytest.mark.slow
 def test_events_without_any_time_are_reported(tmp_path: Path) -> None:
     def untimed(rank: int, trace: dict[str, Any]) -> None:
         if rank == 3:
@@ -131,6 +134,7 @@ def test_events_without_any_time_are_reported(tmp_path: Path) -> None:
     assert_slow(run)
 
 
+@pytest.mark.slow
 def test_a_phase_that_never_ended_is_of_no_other_iteration(tmp_path: Path) -> None:
     """The profiler ends with the capture what an exception left."""
 
@@ -148,6 +152,7 @@ def test_a_phase_that_never_ended_is_of_no_other_iteration(tmp_path: Path) -> No
     assert_slow(run)
 
 
+@pytest.mark.slow
 def test_phases_that_last_for_iterations_by_design_cost_none(tmp_path: Path) -> None:
     """Each batch is loaded two steps ahead."""
 
@@ -163,6 +168,7 @@ def test_phases_that_last_for_iterations_by_design_cost_none(tmp_path: Path) -> 
     assert run.compare().verdict.ranks == (2,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "field", "ended"),
     mostly_slow(
@@ -195,6 +201,7 @@ def test_an_event_that_outlasts_its_capture_is_a_broken_record(
     assert_slow(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "part"), mostly_slow([("dur", 1), ("dur", 0.2), ("ts", 0.2)]))
 def test_a_kernel_that_runs_into_the_next_one_has_a_wrong_time(
     tmp_path: Path, field: str, part: float
@@ -214,6 +221,7 @@ def test_a_kernel_that_runs_into_the_next_one_has_a_wrong_time(
     assert "rank 1" not in verdict.sentence, "its kernels of these iterations are unknown"
 
 
+@pytest.mark.slow
 def test_a_wrong_time_among_many_kernels_is_told_by_its_amount(tmp_path: Path) -> None:
     """Left out alone, the long kernel that the next one seems to overlap would be missing."""
 
@@ -253,6 +261,7 @@ def in_units(us: int, to: Callable[[float], int]) -> Edit:
     return edit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit_us", "to"), mostly_slow([(100, math.floor), (100, round), (10_000, round)])
 )
@@ -272,6 +281,7 @@ def jittered(rank: int, trace: dict[str, Any]) -> None:
         each["ts"] = round(each["ts"] + draw.uniform(-50, 50), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", mostly_slow([PLAIN, replace(PLAIN, between=GRADIENTS)]))
 @pytest.mark.parametrize("edit", [jittered, in_units(10, math.floor)])
 def test_times_that_are_not_exact_give_no_exact_gain(tmp_path: Path, job: Job, edit: Edit) -> None:
@@ -283,6 +293,7 @@ def test_times_that_are_not_exact_give_no_exact_gain(tmp_path: Path, job: Job, e
     assert "records-missing" not in codes(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", mostly_slow([replace(PLAIN, between=GRADIENTS), PLAIN]))
 @pytest.mark.parametrize("seed", mostly_slow([3, 4]))
 def test_operators_that_are_missing_on_a_rank_move_no_work(
@@ -302,6 +313,7 @@ def test_operators_that_are_missing_on_a_rank_move_no_work(
     assert "100 % of it in backward" in run.compare().verdict.sentence
 
 
+@pytest.mark.slow
 def test_advice_about_records_fits_a_trace_that_has_some(tmp_path: Path, cli: Cli) -> None:
     """A quarter of a rank's kernels has no launch: all its iterations are unknown."""
 
@@ -318,6 +330,7 @@ def test_advice_about_records_fits_a_trace_that_has_some(tmp_path: Path, cli: Cl
     assert "says which records of the device are missing" in " ".join(asked.split())
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_known_is_advised(tmp_path: Path, cli: Cli) -> None:
     run = read(write(tmp_path / "job", replace(PLAIN, steps=6)))
     host = cli("imbalance", "--db", run.db, "--clock", "host").out
@@ -351,6 +364,7 @@ def test_a_few_lost_records_here_and_there_give_no_exact_gain(tmp_path: Path) ->
     assert run.compare().verdict.gain_is_bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off_us", "said", "gone"),
     mostly_slow(
@@ -377,6 +391,7 @@ def test_a_devices_clock_that_is_off_is_set(
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
 
 
+@pytest.mark.slow
 def test_the_start_of_an_operator_tells_nothing_of_a_clock(tmp_path: Path) -> None:
     """A trace without calls: an operator may launch its kernel late (by a queue of tasks)."""
 
@@ -391,6 +406,7 @@ def test_the_start_of_an_operator_tells_nothing_of_a_clock(tmp_path: Path) -> No
     assert "device-clock-wrong" not in codes(read(write(tmp_path / "job", PLAIN, no_calls)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fast", mostly_slow([0.01, -0.05, 0.1]))
 def test_a_devices_clock_that_runs_fast_or_slow_is_scaled(tmp_path: Path, fast: float) -> None:
     def off(rank: int, trace: dict[str, Any]) -> None:
@@ -407,6 +423,7 @@ def test_a_devices_clock_that_runs_fast_or_slow_is_scaled(tmp_path: Path, fast: 
         assert mean_ms(run, metric)[1] == pytest.approx(value, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "head"), mostly_slow([(1, "waits"), (4, "unseen"), (1, "runs"), (4, "runs")], fast=2)
 )
@@ -470,3 +487,16 @@ def test_work_is_unknown_where_a_rank_above_0_has_no_collectives(tmp_path: Path)
         assert rows["work_ns"].is_not_null().all() == known
         assert rows["exposed_communication_ns"].is_not_null().all() == known
         assert ("collectives-missing" in codes(run)) != known
+
+
+@pytest.mark.slow
+def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", PLAIN)
+    bad = '{"ph": "X", "cat": "python_function", "name": "f("x")\n", "ts": 1, "dur": 0}, '
+    for path in folder.iterdir():
+        text = path.read_text()
+        at = text.index('"traceEvents": [') + len('"traceEvents": [')
+        path.write_text(text[:at] + bad + text[at:])
+    run = read(folder)
+    assert_slow(run)
+    assert codes(run)["rows-broken"].startswith("ranks 0-3: 1 event")

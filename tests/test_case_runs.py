@@ -46,6 +46,7 @@ def test_one_file_of_all_ranks(tmp_path: Path, stated: str, alike: bool | None) 
     assert ("ranks-by-order" in codes(run)) is not bool(stated)
 
 
+@pytest.mark.slow
 def test_a_helper_with_ranges_like_those_of_its_parent_is_no_rank(tmp_path: Path) -> None:
     job = scene("planted", ranks=4, iterations=6, kind="persistent")
     forge(job, tmp_path / "job")
@@ -94,6 +95,7 @@ def counted_from(start: int, *ranks: int, since: int = 0) -> Edit:
     return edit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", mostly_slow(["at once", "with gaps", "later"], 2))
 def test_numbers_that_no_rank_shares(tmp_path: Path, cli: Cli, when: str) -> None:
     """One step is counted otherwise on every rank; or ranks were recorded one after the other."""
@@ -120,6 +122,7 @@ def test_numbers_that_no_rank_shares(tmp_path: Path, cli: Cli, when: str) -> Non
             run.compare()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "start", "ranks", "clocks_s"),
     mostly_slow(
@@ -148,6 +151,7 @@ def test_a_rank_that_counts_its_steps_from_another_number(
     assert {*timeline.collectives["iteration"]} == {steps - 1}
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_off_by_a_step_is_no_other_number(tmp_path: Path) -> None:
     """Lengths of steps agree at the recorded numbers; where they tell nothing, that is said."""
     draw = random.Random(0)
@@ -172,6 +176,7 @@ def test_a_clock_that_is_off_by_a_step_is_no_other_number(tmp_path: Path) -> Non
     ), "no other number leaves enough steps in common"
 
 
+@pytest.mark.slow
 def test_few_steps_with_common_numbers_tell_nothing(tmp_path: Path) -> None:
     """Three of seven numbers are common; by the clocks they are of other steps."""
     run = read(write(tmp_path / "job", replace(PLAIN, steps=5), counted_from(2, 1)))
@@ -179,6 +184,7 @@ def test_few_steps_with_common_numbers_tell_nothing(tmp_path: Path) -> None:
     assert run.compare().verdict.kind == "inconclusive"
 
 
+@pytest.mark.slow
 def test_numbers_that_skip_one_on_a_rank_pair_nothing(tmp_path: Path) -> None:
     job = replace(PLAIN, steps=24)
     run = read(write(tmp_path / "job", job, counted_from(1, 1, since=9)))
@@ -216,6 +222,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(NAMES))
 def test_ranks_in_names(tmp_path: Path, name: str) -> None:
     def silent(_rank: int, trace: dict[str, Any]) -> None:
@@ -381,19 +388,6 @@ def test_times_in_another_unit_are_refused(tmp_path: Path, cli: Cli) -> None:
 
     folder = write(tmp_path / "job", replace(PLAIN, steps=6), nanoseconds)
     cli("ingest", folder).refused(3, "rank 1 pass 1000 times as fast")
-
-
-@pytest.mark.slow
-def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
-    folder = write(tmp_path / "job", PLAIN)
-    bad = '{"ph": "X", "cat": "python_function", "name": "f("x")\n", "ts": 1, "dur": 0}, '
-    for path in folder.iterdir():
-        text = path.read_text()
-        at = text.index('"traceEvents": [') + len('"traceEvents": [')
-        path.write_text(text[:at] + bad + text[at:])
-    run = read(folder)
-    assert_slow(run)
-    assert codes(run)["rows-broken"].startswith("ranks 0-3: 1 event")
 
 
 @pytest.mark.parametrize("first", mostly_slow(["packed", "plain"]))

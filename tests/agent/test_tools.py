@@ -71,6 +71,7 @@ def test_the_verdict_is_that_of_the_command(ask: Ask, cli: Any, sample: Stored) 
     assert every in whole["iterations"]
 
 
+@pytest.mark.slow
 def test_answers_are_small_and_say_what_is_left_out(ask: Ask) -> None:
     for name, arguments in {
         "check": {"paths": ["profiles"]},
@@ -101,6 +102,7 @@ def test_rows_are_those_that_are_asked_for(ask: Ask, by: By) -> None:
         assert 1 <= len(document["rows"]) <= 3
 
 
+@pytest.mark.slow
 def test_a_timeline_shows_the_longest_first(ask: Ask) -> None:
     document = ask("timeline", most=5)
     look = ask("pick_reports")["looks"][0]["windows"][0]

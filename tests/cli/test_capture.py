@@ -121,6 +121,7 @@ def test_nothing_is_open_in_a_balanced_run(cli: Cli, tmp_path: Path) -> None:
     cli("capture", "slurm", "--for", db).refused(2, "balanced")
 
 
+@pytest.mark.slow
 def test_a_run_of_pytorch_gets_no_script_of_nsys(cli: Cli, tmp_path: Path) -> None:
     folder = write(tmp_path / "job", Job(between=None, first=30))
     rankscope.ingest([folder], tmp_path / "run.duckdb", jobs=1)

@@ -100,6 +100,7 @@ def test_later_reports_get_what_the_database_has(reports: list[Path], cli: Cli) 
     assert {*run.sql("select convention from ranks")["convention"]} == {"whole"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kept",
     mostly_slow(["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API"]),
@@ -154,6 +155,7 @@ def test_reports_of_others_are_read_without_options(cli: Cli, name: str, code: s
     assert cli("imbalance").code == 0
 
 
+@pytest.mark.slow
 def test_a_given_rank(reports: list[Path], cli: Cli) -> None:
     output = cli("ingest", reports[0], "--rank", 7, "--format", "json").document
     assert output["run"]["ranks"] == [7]
@@ -162,6 +164,7 @@ def test_a_given_rank(reports: list[Path], cli: Cli) -> None:
     cli("ingest", reports[0], "--rank", 7, "--rank-pattern", "(?P<rank>.)").refused(2, "--rank")
 
 
+@pytest.mark.slow
 def test_ranks_to_pick_from(reports: list[Path], cli: Cli) -> None:
     cli("ingest", *reports)
     picks = cli("pick-reports", "--ranks", "1,2:4", "--format", "json").document["picks"]

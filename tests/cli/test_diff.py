@@ -77,6 +77,7 @@ def test_certain_is_what_the_interval_says(document: dict[str, Any]) -> None:
     assert certain
 
 
+@pytest.mark.slow
 def test_runs_on_different_clocks(cli: Cli, slower: Pair, stored: MakeStored) -> None:
     host = stored("host_only").db
     answer = cli("diff", host, slower[1], "--format", "json").document
@@ -112,6 +113,7 @@ def test_iterations_that_are_a_small_part_of_a_capture(
     assert "cover" not in cli("diff", *slower, "--iter-range", "5:7").err, "as was asked for"
 
 
+@pytest.mark.slow
 def test_the_gate(cli: Cli, slower: Pair) -> None:
     before, after = slower
     assert cli("diff", before, after, "--fail-above", 50).code == 0
@@ -129,6 +131,7 @@ def test_the_gate_where_it_is_uncertain(cli: Cli, slower: Pair) -> None:
     assert "it is uncertain whether" in few.err
 
 
+@pytest.mark.slow
 def test_runs_of_different_jobs(cli: Cli, slower: Pair, stored: MakeStored) -> None:
     short = stored("short_steps", ranks=2, iterations=12)
     result = cli("diff", slower[0], short.db, "--fail-above", 5, "--format", "json")

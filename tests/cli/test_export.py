@@ -39,6 +39,7 @@ def rows_of(db: Path, query: str) -> int:
     return int(rankscope.open_run(db).sql(query).item())
 
 
+@pytest.mark.slow
 def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
     answer = cli("export", "-o", "picks.json.gz", "--db", sample.db, "--format", "json").document
     assert answer["format"] == "rankscope/export/1"
@@ -56,6 +57,7 @@ def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
     assert {each["pid"] for each in whole["traceEvents"]} == {*answer["ranks"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["sample", "buckets"]))
 def test_its_slices_are_the_rows_of_the_database(
     cli: Cli, stored: MakeStored, sample: Stored, name: str
@@ -100,6 +102,7 @@ def test_its_slices_are_the_rows_of_the_database(
     assert spans.height == windows
 
 
+@pytest.mark.slow
 def test_ranks_and_iterations_that_are_named(cli: Cli, sample: Stored) -> None:
     answer = exported(cli, sample, "some.json", "3,0:2", "4:6")
     assert answer["ranks"] == [0, 1, 3]
@@ -107,6 +110,7 @@ def test_ranks_and_iterations_that_are_named(cli: Cli, sample: Stored) -> None:
     assert {each["args"]["iteration"] for each in events(Path("some.json"))} == {4, 5}
 
 
+@pytest.mark.slow
 def test_a_trace_of_all_ranks(cli: Cli, sample: Stored) -> None:
     answer = exported(cli, sample, "all.json.gz", "all", "6:8")
     assert (answer["ranks"], answer["iterations"]) == ([0, 1, 2, 3], [6, 7])

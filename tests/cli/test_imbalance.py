@@ -184,6 +184,7 @@ def test_efficiency_is_reported(cli: Cli, stored: MakeStored) -> None:
     assert document(cli, stored("plain"), "--clock", "host")["efficiency"] is None
 
 
+@pytest.mark.slow
 def test_what_if_is_reported(cli: Cli, stored: MakeStored, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = document(cli, stored("planted", where="forward"))
     rows = {(row["kind"], row["name"]): row for row in answer["what_if"]}
@@ -229,6 +230,7 @@ def test_rows_by_kernel(cli: Cli, stored: MakeStored) -> None:
     assert len(table) == len(rows)
 
 
+@pytest.mark.slow
 def test_operations_of_no_length_have_no_share(cli: Cli, tmp_path: Path) -> None:
     """A trace in whole microseconds has copies of 0 ns: their share without collectives is null."""
     db = tmp_path / "run.duckdb"
@@ -239,6 +241,7 @@ def test_operations_of_no_length_have_no_share(cli: Cli, tmp_path: Path) -> None
     assert copies["clear_share"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "what", "advice"),
     mostly_slow(
@@ -281,6 +284,7 @@ def test_roles_are_shown_and_used(cli: Cli, stored: MakeStored) -> None:
     assert "roles-inferred" in {each["code"] for each in inferred["warnings"]}
 
 
+@pytest.mark.slow
 def test_roles_from_a_file(cli: Cli, stored: MakeStored, tmp_path: Path) -> None:
     job = stored("buckets")
     table = tmp_path / "roles.csv"
@@ -302,6 +306,7 @@ def test_cost_is_said_to_go_by_arrivals_where_groups_are_nested(
     assert chain not in cli("imbalance", "--db", stored("plain").db).out
 
 
+@pytest.mark.slow
 def test_rows_of_some_ranks_are_those_of_all(cli: Cli, sample: Stored) -> None:
     whole = cli("imbalance", "--db", sample.db, "--format", "json").document
     some = cli("imbalance", "--db", sample.db, "--ranks", "3,1", "--format", "json").document
@@ -317,6 +322,7 @@ def test_rows_of_some_ranks_are_those_of_all(cli: Cli, sample: Stored) -> None:
     refused.refused(2, "--ranks", "--by rank")
 
 
+@pytest.mark.slow
 def test_it_says_what_a_mean_is_of(cli: Cli, ingested: MakeStored) -> None:
     torch = ingested(SAMPLE.parent / "torch_profiler_2ranks")
     count = document(cli, torch)["run"]["iterations"]["count"]

@@ -50,6 +50,7 @@ def test_its_document_and_tables(cli: Cli, tmp_path: Path) -> None:
     assert sum(line.startswith("|") for line in text.splitlines()) == 6
 
 
+@pytest.mark.slow
 def test_missing_ranks_are_reported(cli: Cli, reports: list[Path]) -> None:
     table = cli("ingest", *reports[:3])
     assert "ranks 0-2 of 4" in table.out
@@ -103,6 +104,7 @@ def test_the_environment_names_the_database(
     cli("imbalance", "--db", tmp_path / "other.duckdb").refused(4, "other.duckdb")
 
 
+@pytest.mark.slow
 def test_a_pattern_that_fits_nothing_is_reported(cli: Cli, reports: list[Path]) -> None:
     said = ("--phase", "load=^fetch$", "--phase", "forward=^forward$")
     result = cli("ingest", *reports, *said)
@@ -119,6 +121,7 @@ def test_phases_may_be_said_in_parts(cli: Cli, reports: list[Path]) -> None:
     assert output["ranks"][0]["values_ns"]["optimizer"] > 20_000_000
 
 
+@pytest.mark.slow
 def test_iteration_names_of_ones_own(cli: Cli, reports: list[Path]) -> None:
     for report in reports:
         edit(report, "update NVTX_EVENTS set text = 'my ' || text where text like 'step %'")

@@ -130,6 +130,7 @@ def test_numbers_of_any_size(
     assert ask(command, option, "9" * 5000).code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "option"), mostly_slow(listed(), 1))
 def test_lists_and_ranges_of_any_size(
     ask: Callable[[str, str, str], Result], command: str, option: str
@@ -198,6 +199,7 @@ def test_python_takes_numbers_of_any_size(
     assert peak < 300 * MOST_RANKS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", mostly_nightly(NUMBERS, 2))
 def test_a_served_page_takes_numbers_of_any_size(sample: Stored, number: str) -> None:
     answers = RunAnswers(sample.db, rankscope.Options())

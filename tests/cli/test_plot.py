@@ -32,12 +32,14 @@ def test_each_kind_is_written_in_each_format(cli: Cli, sample: Stored, kind: str
     assert Path(f"{kind}.png").stat().st_size < 300_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", mostly_slow(STARTS, 1, 1))
 def test_the_same_picture_is_the_same_file(sample: Stored, tmp_path: Path, ending: str) -> None:
     files = [Path(sample.run.plot("phases", tmp_path / f"{name}{ending}")) for name in "ab"]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+@pytest.mark.slow
 def test_json_says_what_was_drawn(cli: Cli, sample: Stored) -> None:
     answer = cli("plot", "heatmap", "--db", sample.db, "--format", "json").document
     assert answer["format"] == "rankscope/plot/1"

@@ -47,6 +47,7 @@ def seen(width: int, *arguments: object, height: int = SCREEN, **environment: st
     return said.decode().replace("\r\n", "\n").splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "by"), mostly_slow([(80, "rank"), (60, "rank"), (100, "rank"), (80, "collective")])
 )
@@ -113,6 +114,7 @@ def test_of_many_rows_those_that_tell_most(sample: Stored) -> None:
     assert not any("more:" in line for line in seen(80, *command, "--all"))
 
 
+@pytest.mark.slow
 def test_piped_it_is_plain_and_as_short(sample: Stored, tmp_path: Path) -> None:
     words = ("imbalance", "--by", "iteration", "--db", sample.db)
     narrow = {**os.environ, "COLUMNS": "40"}

@@ -24,6 +24,7 @@ def test_a_rank_without_a_row_did_nothing_of_it() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_planted_call_stands_first(ingested: MakeStored, cli: Cli) -> None:
     db = ingested(captured("2023.4/why_fsync")).db
     rows = cli("imbalance", "--db", db, "--by", "cause", "--format", "json").document["rows"]

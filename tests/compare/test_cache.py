@@ -114,6 +114,7 @@ def test_cached_answers_are_the_computed_ones(stored: MakeStored, options: dict[
     assert answers(run.compare(Options(**options))) == answers(computed(run, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", mostly_nightly(["host_only", "late_capture", "slow_host", "sequence_lengths"])
 )
@@ -142,6 +143,7 @@ def test_a_pickled_comparison_gives_equal_answers(
     assert result.verdict == comparison.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("until", mostly_slow(Stage, 2))
 def test_a_stage_gives_what_the_whole_comparison_gives(stored: MakeStored, until: Stage) -> None:
     run = stored("buckets").run
@@ -220,6 +222,7 @@ def test_what_does_not_hold_is_computed(stored: MakeStored, tmp_path: Path) -> N
         assert run.compare().verdict == job.analysis().verdict
 
 
+@pytest.mark.slow
 def test_the_environment_turns_the_cache_off_and_the_log_says_so(
     stored: MakeStored, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,6 +238,7 @@ def test_the_environment_turns_the_cache_off_and_the_log_says_so(
     assert said == ["answers are cached", "answers are computed: RANKSCOPE_CACHE=0"]
 
 
+@pytest.mark.slow
 def test_verbose_says_where_the_answers_come_from(
     cli: Cli, stored: MakeStored, monkeypatch: pytest.MonkeyPatch
 ) -> None:

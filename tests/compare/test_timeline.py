@@ -111,6 +111,7 @@ def test_its_frames_are_as_promised(stored: MakeStored) -> None:
     assert (launched["launch_ns"] <= launched["start_ns"]).all()
 
 
+@pytest.mark.slow
 def test_operations_and_collectives_are_those_of_the_database(
     stored: MakeStored,
 ) -> None:
@@ -124,6 +125,7 @@ def test_operations_and_collectives_are_those_of_the_database(
     assert kernels.group_by(counted).len().sort(counted).equals(kept)
 
 
+@pytest.mark.slow
 def test_its_parts_are_read_one_after_the_other(
     stored: MakeStored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +209,7 @@ def test_captures_that_start_at_different_steps_show_the_same_step(
     filled(timeline)
 
 
+@pytest.mark.slow
 def test_reports_that_are_gone_or_changed(tmp_path: Path) -> None:
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
     run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb")

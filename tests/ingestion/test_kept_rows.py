@@ -72,6 +72,7 @@ def test_ingest_takes_what_check_extracted(folder: Path, cache: Path, extracted:
     assert not [*cache.iterdir()], "what is in a database is not kept"
 
 
+@pytest.mark.slow
 def test_a_folder_is_named_in_another_way(
     folder: Path, cache: Path, extracted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_folder_is_named_in_another_way(
     assert {outcome.path.parent for outcome in done.outcomes} == {Path(folder.name)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cache")
 def test_a_report_that_changed_is_extracted(folder: Path, extracted: list[str]) -> None:
     check([folder], jobs=1)
@@ -93,6 +95,7 @@ def test_a_report_that_changed_is_extracted(folder: Path, extracted: list[str]) 
     assert extracted == [reports[1].name]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("options", mostly_slow([{"rebuild": True}, {"iteration": "whole"}]))
 def test_with_other_options_reports_are_extracted(
@@ -104,6 +107,7 @@ def test_with_other_options_reports_are_extracted(
     assert len(extracted) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", mostly_nightly([b"cbuiltins\nint\n.", b"\x80\x04N.", b""]))
 def test_a_damaged_file_is_none(
     folder: Path, cache: Path, extracted: list[str], content: bytes

@@ -169,6 +169,7 @@ def test_skip_keeps_the_largest(two_runs: Path, cli: Cli) -> None:
         assert each["reason"].startswith(each["path"])
 
 
+@pytest.mark.slow
 def test_skip_leaves_out_what_is_no_rank_of_the_job(tmp_path: Path) -> None:
     """A launcher's trace, whose name begins before those of the ranks."""
     folder = write(tmp_path / "job", replace(PLAIN, steps=4))
@@ -179,6 +180,7 @@ def test_skip_leaves_out_what_is_no_rank_of_the_job(tmp_path: Path) -> None:
     assert run.compare().facts.ranks == (0, 1, 2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -25,6 +25,7 @@ from tests.invariants import contradictions, mentioned, untold
 from tests.support import MS, MakeStored, capture, inputs_of, mostly_slow, without_ranks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "more"),
     mostly_slow(
@@ -132,6 +133,7 @@ def test_a_range_tells_the_story_of_the_run(job: Job, data: st.DataObject) -> No
     assert not [*untold(part, judge(part), mentioned(story))]
 
 
+@pytest.mark.slow
 @given(jobs(), st.data())
 @settings(max_examples=12, deadline=None)
 def test_fewer_reports_accuse_nobody_else(job: Job, data: st.DataObject) -> None:
@@ -150,6 +152,7 @@ def test_fewer_reports_accuse_nobody_else(job: Job, data: st.DataObject) -> None
         assert {*verdict.ranks} <= mentioned(fewer), (verdict, fewer)
 
 
+@pytest.mark.slow
 @given(jobs(), st.data())
 @settings(max_examples=12, deadline=None)
 def test_the_order_of_ranks_changes_nothing(job: Job, data: st.DataObject) -> None:
@@ -162,6 +165,7 @@ def test_the_order_of_ranks_changes_nothing(job: Job, data: st.DataObject) -> No
     assert {order[rank] for rank in after.ranks} == {*before.ranks}
 
 
+@pytest.mark.slow
 @given(jobs())
 @example(Job(np.array([[0.0] * 20, [0.0] * 20, [20.0, 18.0, 20.0, 20.0] * 5])))
 @settings(max_examples=12, deadline=None)

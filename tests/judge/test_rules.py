@@ -112,6 +112,7 @@ def test_a_role_of_its_own_explains_no_period(stored: MakeStored) -> None:
     assert (verdict.kind, verdict.ranks) == ("periodic", job.analysis().verdict.ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", mostly_nightly([2, 4]))
 def test_what_is_in_a_cause_is_measured_as_the_excess_is(stored: MakeStored, ranks: int) -> None:
     """Against the lower median: of two ranks the other one, not the middle between them."""
@@ -161,6 +162,7 @@ def test_an_event_in_the_warm_up_is_a_fact_of_a_range_that_includes_it(tmp_path:
     assert (verdict.kind, verdict.ranks, verdict.iterations) == ("transient", (1,), (0,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "iteration", "named"),
     [("optimizer", 19, ()), ("optimizer", 18, (1,)), ("load", 19, (1,))],

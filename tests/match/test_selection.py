@@ -213,6 +213,7 @@ def test_one_iteration_without_device_work_leaves_the_gpu_clock(count: int, tmp_
     assert "iteration 3:" in problems["iterations-without-work"].message
 
 
+@pytest.mark.slow
 def test_many_iterations_without_device_work_are_read_on_the_host_clock(tmp_path: Path) -> None:
     forge(scene("plain", ranks=2, iterations=12), tmp_path)
     without_work(tmp_path / "report_rank_1.sqlite", [3, 7])

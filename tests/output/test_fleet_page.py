@@ -56,6 +56,7 @@ def test_the_map_has_the_evidence_of_each_run() -> None:
     assert found.more_rows == named - MOST_ROWS > 0
 
 
+@pytest.mark.slow
 def test_runs_in_which_nobody_is_compared_are_blind(answer: Fleet) -> None:
     collected = fleet(Plan("moved", 1))[0]
     blind = collected.runs["run"][3]

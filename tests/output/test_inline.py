@@ -58,6 +58,7 @@ def test_names_stay_text(sample_reports: list[Path], tmp_path: Path) -> None:
     assert "\x1b" not in inline.table(["a"], [["\x1b[31m"]])
 
 
+@pytest.mark.slow
 def test_a_picture_is_shown_and_saved(sample: Stored, tmp_path: Path) -> None:
     picture = sample.run.plot("heatmap")
     assert picture._repr_png_().startswith(b"\x89PNG")
@@ -83,6 +84,7 @@ def test_a_page_is_shown_in_a_frame_and_saved(sample: Stored, tmp_path: Path) ->
     assert sample.analysis().verdict.sentence in repr(page)
 
 
+@pytest.mark.slow
 def test_the_example_notebook_runs(sample: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cell is executed as a notebook does it: its last expression is shown."""
 

@@ -162,6 +162,7 @@ def test_what_the_training_thread_did_has_a_track(forged: MakeForged, tmp_path: 
     assert not any(event["pid"] == 0 for event in slices(events, "thread")), "nothing is recorded"
 
 
+@pytest.mark.slow
 def test_ranks_and_tracks_are_named_and_in_order(stored: MakeStored) -> None:
     timeline = stored("buckets").timeline([3, 0], [5, 6])
     events = events_of(traced(timeline, {"run": "x"}, {3: "max"}))
@@ -179,6 +180,7 @@ def test_ranks_and_tracks_are_named_and_in_order(stored: MakeStored) -> None:
     assert all(track.startswith("stream ") for track in tracks[5:])
 
 
+@pytest.mark.slow
 def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: MakeStored) -> None:
     """Rank 1 is late by 5 ms in iteration 7 (every fifth, from the second)."""
     timeline = stored("buckets").timeline([0, 1, 2], [7])
@@ -196,6 +198,7 @@ def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: MakeStored) -
         assert any(abs(nanoseconds(each["ts"]) - released) < 50_000 for each in ends.values())
 
 
+@pytest.mark.slow
 def test_no_arrows_between_clocks_that_are_not_aligned(stored: MakeStored) -> None:
     timeline = stored("buckets").timeline([0, 1], [7])
     ranks = timeline.ranks.with_columns(axis=pl.lit("utc"))

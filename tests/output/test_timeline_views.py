@@ -85,6 +85,7 @@ def test_all_views_mark_the_same_arrival(
         assert moment in whole["arrival_ns"].to_list()
 
 
+@pytest.mark.slow
 def test_a_rank_on_another_clock_does_not_decide(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_rank_on_another_clock_does_not_decide(
     assert [rank for rank, _ in marks[0]] == [7]
 
 
+@pytest.mark.slow
 def test_no_view_marks_an_arrival_if_nobody_waits(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +115,7 @@ def test_no_view_marks_an_arrival_if_nobody_waits(
     assert Views(job, quiet, monkeypatch).marks() == [[], []]
 
 
+@pytest.mark.slow
 def test_streams_of_other_contexts_and_devices_have_lanes_of_their_own(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +146,7 @@ def test_a_collective_with_unknown_wait_is_not_called_a_transfer(
     }
 
 
+@pytest.mark.slow
 def test_who_is_last_is_shown_though_nobody_picked_it(job: Stored) -> None:
     analysis, slow = job.analysis(), slow_iteration(job)
     assert with_last_to_arrive(analysis, [0, 1, 2], [slow]) == (0, 1, 2, 7)
@@ -224,6 +228,7 @@ def test_phases_have_one_colour_each() -> None:
         assert len({*PHASE_COLORS.values(), theme.wait, theme.transfer}) == len(Phase) + 2
 
 
+@pytest.mark.slow
 def test_overlapping_collectives_lie_in_lanes_of_the_page(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:

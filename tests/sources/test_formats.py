@@ -162,6 +162,7 @@ def test_a_new_format_goes_all_the_way(cli: Cli, reports: Path) -> None:
     cli("pick-reports", "--open").refused(2, "--open", "does not open")
 
 
+@pytest.mark.slow
 def test_a_format_without_a_viewer_is_said_to_have_none(
     cli: Cli, reports: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
     return {name: (frame := getattr(rank, name)).sort(frame.columns) for name in FRAMES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "kind", "iteration"),
     one_at_a_time(
@@ -112,6 +113,7 @@ def test_all_ranges_are_held_where_iterations_need_them(forged: MakeForged, iter
         assert isinstance(moments, events.InMemoryEvents) == (options.iteration is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", mostly_slow([True, False]))
 @pytest.mark.parametrize("name", mostly_slow(["sample {} of shard 7", "blob {:x}"]))
 def test_so_many_names_that_they_are_lumped(

@@ -72,6 +72,7 @@ def test_unchanged_reports_are_not_read_again(reports: list[Path], tmp_path: Pat
     assert same(before, contents(db)), "a bad report leaves what was there"
 
 
+@pytest.mark.slow
 def test_a_changed_report_is_replaced(stored_reports: list[Path], tmp_path: Path) -> None:
     reports, db = stored_reports, tmp_path / "run.duckdb"
     before = rankscope.open_run(db).iterations()
@@ -123,6 +124,7 @@ def test_several_jobs_give_the_same_database(reports: list[Path], tmp_path: Path
     assert same(contents(one.db), contents(two.db))
 
 
+@pytest.mark.slow
 def test_a_report_of_another_run_is_refused(
     forged: MakeForged, stored_reports: list[Path], tmp_path: Path
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_rebuild_that_fails_leaves_the_old_run(
     assert {*tmp_path.iterdir()} == there, "no half-built database stays behind"
 
 
+@pytest.mark.slow
 def test_a_rebuild_mends_a_damaged_database(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     db.write_bytes(b"damaged")

@@ -39,6 +39,7 @@ def db(stored: MakeStored, tmp_path: Path) -> Path:
     return Path(shutil.copy(stored("planted").db, tmp_path / "run.duckdb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", ["1", "0"])
 @pytest.mark.parametrize("command", mostly_slow(COMMANDS))
 def test_a_database_that_is_replaced_as_soon_as_it_is_open(
@@ -93,6 +94,7 @@ def test_what_is_opened_twice_stays_locked(db: Path, write: bool) -> None:
         assert b"lock" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["md:run.duckdb", ":memory:", "sqlite:run.duckdb"])
 def test_names_that_mean_something_else_to_duckdb(cli: Cli, stored: MakeStored, name: str) -> None:
     assert cli("ingest", stored("plain").folder, "--db", name).code == 0

@@ -24,6 +24,7 @@ def ranks_of(machines: dict[int, Machine], job: Forged, folder: Path) -> pl.Data
     return run.tables.ranks.sort("rank")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", mostly_slow(["2023.4", "2022.4"]))
 def test_the_device_of_a_process_is_found_among_the_gpus(
     forged: MakeForged, tmp_path: Path, schema: str
@@ -77,6 +78,7 @@ def test_no_variable_is_kept(forged: MakeForged, tmp_path: Path) -> None:
     assert b"VISIBLE" not in content
 
 
+@pytest.mark.slow
 def test_a_trace_of_pytorch_names_the_model_and_the_versions(tmp_path: Path) -> None:
     job = scene("plain", ranks=2, iterations=6)
     for record in simulate(job).records:

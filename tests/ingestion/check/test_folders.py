@@ -63,6 +63,7 @@ def test_what_the_verdict_of_each_run_can_say(tmp_path: Path, cli: Cli) -> None:
     assert "can say which rank is slow, when and in which phase" in said
 
 
+@pytest.mark.slow
 def test_reports_of_other_runs_do_not_decide_what_the_iterations_are(tmp_path: Path) -> None:
     def without_steps(_rank: int, trace: dict[str, Any]) -> None:
         for each in trace["traceEvents"]:

@@ -209,6 +209,7 @@ def test_no_utc(reports: list[Path]) -> None:
     assert [report.can.clocks for report in checked] == [True, False, True, True]
 
 
+@pytest.mark.slow
 def test_a_report_of_nobody(reports: list[Path]) -> None:
     named = without_rank(reports[3]).rename(reports[3].with_name("report.sqlite"))
     checked = check([named.parent])
@@ -293,6 +294,7 @@ def test_a_line_of_advice_is_a_whole_clause(tmp_path: Path) -> None:
     assert re.match(r"ranks 0-1: \d+ of \d+ launches of kernels have no device record,", first)
 
 
+@pytest.mark.slow
 def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
     """Of a real capture without a GPU what the host did; of the simulated GPU job the rest."""
     host = check([captured("2023.4/why_fsync")])
@@ -317,6 +319,7 @@ def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
     assert causes_text(()) == []
 
 
+@pytest.mark.slow
 def test_what_one_run_lacks_is_not_said_of_another(reports: list[Path]) -> None:
     """The sample has no GPU, and the simulated job was killed at another time."""
     checked = check([SAMPLE, reports[0].parent])

@@ -229,6 +229,7 @@ def test_this_process_reads_in_place_of_a_worker_where_all_are_small(tmp_path: P
     assert os.getpid() not in asked_for.values()
 
 
+@pytest.mark.slow
 def test_only_exports_are_a_reason_to_load_their_compiled_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +262,7 @@ def test_a_worker_that_has_read_a_large_report_reads_on(tmp_path: Path) -> None:
     assert len({*workers}) == 2
 
 
+@pytest.mark.slow
 def test_the_traceback_of_a_bug_is_kept_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,7 @@ def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
     assert off.max() <= WITHIN * np.median(np.diff(marked.to_numpy()))
 
 
+@pytest.mark.slow
 def test_the_newest_export_without_any_step_ranges(tmp_path: Path) -> None:
     report = public("nsys/mfu_2gpu_before.sqlite")
     run = rankscope.ingest([report], tmp_path / "run.duckdb", iteration="auto")
@@ -188,6 +189,7 @@ def test_the_newest_export_without_any_step_ranges(tmp_path: Path) -> None:
     assert 16e6 < float(lengths["ns"].median()) < 19e6
 
 
+@pytest.mark.slow
 def test_one_rank_alone_works_off_its_kernels(tmp_path: Path) -> None:
     job = replace(scene("plain", ranks=1), markers=BARE)
     forge(job, tmp_path / "reports")
@@ -199,6 +201,7 @@ def test_one_rank_alone_works_off_its_kernels(tmp_path: Path) -> None:
     assert "kernels" in said.message
 
 
+@pytest.mark.slow
 def test_what_does_not_repeat_is_one_iteration(
     forged: MakeForged, cli: Cli, tmp_path: Path
 ) -> None:

@@ -267,6 +267,7 @@ def test_arrivals_name_who_is_last_most_often_beside_who_is_latest_on_average() 
     assert arrivals._title(comparison, frame).endswith("; it may have waited itself")
 
 
+@pytest.mark.slow
 def test_arrivals_of_a_single_rank_are_refused(job: Stored, tmp_path: Path) -> None:
     copied(job_reports(job)[:1], tmp_path / "one")
     run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
@@ -287,6 +288,7 @@ def job_reports(job: Stored) -> list[Path]:
     return sorted(job.folder.glob("*.sqlite"))
 
 
+@pytest.mark.slow
 def test_timeline_draws_the_late_arrival(job: Stored) -> None:
     analysis = job.analysis()
     iteration = analysis.verdict.iterations[1]
@@ -420,6 +422,7 @@ def test_both_panels_of_phases_have_one_scale(job: Stored) -> None:
     assert steps[0] == steps[1]
 
 
+@pytest.mark.slow
 def test_of_one_iteration_nothing_is_an_average(job: Stored) -> None:
     iteration = job.analysis().verdict.iterations[0]
     for kind, metric in (("heatmap", "forward"), ("phases", None)):

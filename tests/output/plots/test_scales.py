@@ -102,6 +102,7 @@ def test_a_single_rank_is_compared_with_itself(job: Stored, tmp_path: Path) -> N
     assert "of rank 7" in Picture(picture(one_rank, "timeline")).title
 
 
+@pytest.mark.slow
 def test_a_rank_without_the_others_reports_is_alone_too(tmp_path: Path) -> None:
     run = rankscope.ingest([SAMPLE / "report_rank_2.sqlite"], tmp_path / "one.duckdb")
     assert run.compare().missing_ranks == (0, 1, 3)
@@ -112,6 +113,7 @@ def test_a_rank_without_the_others_reports_is_alone_too(tmp_path: Path) -> None:
         assert not re.search(r"\bmin\b|median|lower bounds", said), "there is nothing to compare"
 
 
+@pytest.mark.slow
 def test_without_collectives_the_work_of_a_rank_is_unknown(tmp_path: Path) -> None:
     [report] = copied([SAMPLE / "report_rank_2.sqlite"], tmp_path / "one")
     edit(report, "delete from NVTX_EVENTS where text like 'all_reduce%'")

@@ -74,6 +74,7 @@ def test_where_nothing_is_recorded_it_says_how_to(sample: Stored) -> None:
     assert "--cpuctxsw=process-tree" in (raised.value.hint or "")
 
 
+@pytest.mark.slow
 def test_samples_without_scheduling_are_no_bars_of_unknown(tmp_path: Path) -> None:
     for report in sorted(captured("2023.4/why_hot").iterdir()):
         copy = Path(shutil.copy(report, tmp_path))
@@ -85,6 +86,7 @@ def test_samples_without_scheduling_are_no_bars_of_unknown(tmp_path: Path) -> No
     assert "scheduling" in (raised.value.hint or "")
 
 
+@pytest.mark.slow
 def test_wrong_usage(why: Why) -> None:
     run = why("why_gc")
     with pytest.raises(UsageError, match="--iteration-number 99"):

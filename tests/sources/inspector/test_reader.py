@@ -38,6 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> rankscope.Run:
     return rankscope.ingest([folder / "dumps"], folder / "run.duckdb", jobs=1)
 
 
+@pytest.mark.slow
 def test_who_comes_last_is_known_and_work_is_not(run: rankscope.Run) -> None:
     comparison = run.compare()
     assert len(comparison.selection.numbers) >= 9, "steps are found"

@@ -400,6 +400,7 @@ def test_process_groups_of_a_real_trace() -> None:
     assert nccl["bytes"].max() == 4 * 7_875_584
 
 
+@pytest.mark.slow
 def test_a_real_trace_with_phases_adds_up(tmp_path: Path) -> None:
     path = public("kineto/hta_nccl_metadata_rank0.json.gz")
     run = rankscope.ingest([path], tmp_path / "run.duckdb")

@@ -49,6 +49,7 @@ def cycles(
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     mostly_slow(
@@ -107,6 +108,7 @@ def test_a_pause_between_windows_is_no_iteration_that_a_rank_lacks(tmp_path: Pat
     assert "lacks iterations 14-21 that others have; 8 are common" in said
 
 
+@pytest.mark.slow
 def test_a_window_that_was_cut_loses_its_last_steps(tmp_path: Path) -> None:
     folder = cycles(tmp_path / "job")
     first = min(folder.iterdir())

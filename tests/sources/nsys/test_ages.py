@@ -123,6 +123,7 @@ def graph_traced(report: Path) -> Path:
     return edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL")
 
 
+@pytest.mark.slow
 def test_graphs_traced_as_a_whole_hide_their_waits(report: Path, tmp_path: Path) -> None:
     run = rankscope.ingest([graph_traced(report)], tmp_path / "run.duckdb")
     problems = {problem.code: problem for problem in run.compare().warnings}
@@ -133,6 +134,7 @@ def test_graphs_traced_as_a_whole_hide_their_waits(report: Path, tmp_path: Path)
     assert run.imbalance().verdict.kind == "inconclusive"
 
 
+@pytest.mark.slow
 def test_several_devices_in_one_process_are_said(report: Path, tmp_path: Path) -> None:
     edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set deviceId = 7 where rowid % 2 = 0")
     run = rankscope.ingest([report], tmp_path / "run.duckdb")
