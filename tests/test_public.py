@@ -101,10 +101,7 @@ def test_defaults_of_ingest_are_those_of_the_command_line() -> None:
     of_command, of_library = defaults_of_command("ingest"), declared_defaults(rankscope.ingest)
     callbacks = {"started", "progress"}
     terminal = {"output", "quiet", "verbose", "version"}
-    own = {
-        "all_runs",  # several databases, but a call of the library makes one run
-        "export_timeout",  # for a library, the environment variable of the same name
-    }
+    own = {"all_runs"}  # several databases, but a call of the library makes one run
     compared = of_library.keys() - callbacks
     renamed = {"phase": "phases", "collective": "collectives"}
     assert compared == {renamed.get(each, each) for each in of_command.keys() - terminal - own}

@@ -185,7 +185,7 @@ def stop_log() -> None:
 
 
 def show(table: Table, show_all: bool = False) -> None:
-    """Print a table that fits the terminal, or PIPED_WIDTH, without bars, in a pipe or file.
+    """Print a table that fits the terminal, or PIPED_WIDTH in a pipe or file.
 
     If it has many rows, the most relevant ones are printed, unless `show_all`, which in a pipe or
     file is the whole table.
@@ -196,7 +196,6 @@ def show(table: Table, show_all: bool = False) -> None:
         lines = lines_of(table, _extent(sys.stdout, "columns"), show_all=show_all)
     else:
         width = UNLIMITED if show_all else PIPED_WIDTH
-        table = table.without(table.graphic)
         lines = lines_of(table, width, show_all=show_all, sentences=UNLIMITED)
     _write_lines(lines[1:])
 

@@ -1,6 +1,5 @@
 """The options that several commands share."""
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,28 +88,6 @@ Paths = Annotated[
 LONGEST_S = 10**6
 """Largest value of an option in seconds: eleven days."""
 
-
-def _limit_exports(seconds: float | None) -> float | None:
-    """Pass the option on to the processes that read reports."""
-    if seconds is not None:
-        os.environ["RANKSCOPE_EXPORT_TIMEOUT"] = str(seconds)
-    return seconds
-
-
-ExportTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--export-timeout",
-        metavar="SECONDS",
-        min=1,
-        max=LONGEST_S,
-        callback=_limit_exports,
-        envvar="RANKSCOPE_EXPORT_TIMEOUT",
-        show_envvar=False,
-        help="Time that nsys may take to export one report. Default: 600 s, and 10 s more for "
-        "each MB; RANKSCOPE_EXPORT_TIMEOUT.",
-    ),
-]
 Jobs = Annotated[
     int | None,
     typer.Option(

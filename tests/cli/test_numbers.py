@@ -96,7 +96,6 @@ def ask(
 ) -> Callable[[str, str, str], Result]:
     """`ask(command, option, text)`: what a command says, within bounds."""
     monkeypatch.setattr(PageServer, "serve", lambda _: None)
-    monkeypatch.setenv("RANKSCOPE_EXPORT_TIMEOUT", "")
 
     def run(command: str, option: str, text: str) -> Result:
         words = [str(word).format(db=sample.db) for word in WORDS[command]]

@@ -12,7 +12,6 @@ from rankscope_cli.bundles import Shaping
 from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     All,
-    ExportTimeout,
     Format,
     FormatOption,
     Jobs,
@@ -46,7 +45,6 @@ def check(
     shaping: Shaping,
     run: RunOption = None,
     jobs: Jobs = None,
-    export_timeout: ExportTimeout = None,
     show_all: All = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,

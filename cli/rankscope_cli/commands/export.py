@@ -61,8 +61,8 @@ def export(
 ) -> None:
     """Export the picked ranks on one clock as a Chrome/Perfetto trace, or all metrics as a table.
 
-    A trace contains the iterations around the worst and the typical one, or those of
-    --iter-range. The reports of its ranks are read again, one after the other.
+    A trace contains the iterations around those of pick-reports, or those of --iter-range. The
+    reports of its ranks are read again, one after the other.
 
     Examples:
 

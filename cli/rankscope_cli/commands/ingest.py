@@ -13,7 +13,6 @@ from rankscope_cli.bundles import Shaping
 from rankscope_cli.options import (
     DB,
     Db,
-    ExportTimeout,
     Format,
     FormatOption,
     Jobs,
@@ -47,7 +46,6 @@ def ingest(
     db: Db = DB,
     shaping: Shaping,
     jobs: Jobs = None,
-    export_timeout: ExportTimeout = None,
     scheduler: Annotated[
         str | None,
         typer.Option(

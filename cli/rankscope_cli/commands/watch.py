@@ -11,17 +11,7 @@ import typer
 
 from rankscope_cli import console
 from rankscope_cli.bundles import ShapingOfSeveral
-from rankscope_cli.options import (
-    DB,
-    LONGEST_S,
-    Db,
-    ExportTimeout,
-    Format,
-    FormatOption,
-    Jobs,
-    Quiet,
-    Verbose,
-)
+from rankscope_cli.options import DB, LONGEST_S, Db, Format, FormatOption, Jobs, Quiet, Verbose
 
 if TYPE_CHECKING:
     from rankscope.watch.watcher import Poll, Watcher
@@ -89,7 +79,6 @@ def watch(
     ] = None,
     shaping: ShapingOfSeveral,
     jobs: Jobs = None,
-    export_timeout: ExportTimeout = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,

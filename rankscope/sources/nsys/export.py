@@ -395,8 +395,8 @@ def _run(
             raise _no_room(cache_folder(), FULL) from stopped
         raise ToolError(
             f"{report or command[0]}: nsys was stopped: {stopped}",
-            hint=f"allow it more seconds with --export-timeout or {TIMEOUT}, or export the report "
-            "elsewhere: nsys export -t sqlite REPORT.nsys-rep",
+            hint=f"allow it more seconds with {TIMEOUT}, or export the report elsewhere: "
+            "nsys export -t sqlite REPORT.nsys-rep",
         ) from stopped
 
 

@@ -64,7 +64,7 @@ def test_an_export_that_hangs(
     monkeypatch.setenv(export.TIMEOUT, "1.5")
     with pytest.raises(ToolError, match=r"rank_0.*more than 2 s") as stopped:
         export.exported(report)
-    assert "--export-timeout" in stopped.value.hint
+    assert export.TIMEOUT in stopped.value.hint
     assert ended(int((tmp_path / "pid").read_text())), "its child is killed, too"
     assert not left(tmp_path)
 
