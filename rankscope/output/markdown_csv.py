@@ -31,7 +31,6 @@ def markdown(table: Table) -> str:
     def line(cells: tuple[str, ...]) -> str:
         return "| " + " | ".join(map(_cell, cells)) + " |"
 
-    table = table.without(table.graphic)
     rule = tuple("--:" if name in table.numeric else "---" for name in table.columns)
     body = [line(table.columns), "| " + " | ".join(rule) + " |", *map(line, table.rows)]
     title = [f"**{prose(table.title)}**", ""] if table.title else []

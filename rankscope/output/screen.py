@@ -64,8 +64,7 @@ def lines_of(
         more = f"… {len(table.rows) - len(shortened.rows)} more: --all" if gap else ""
         head, rule, *rows = fitted.lines(width, gap, more)
         lines += [(head, True), *([(rule, False)] if airy else []), *((row, False) for row in rows)]
-    left_out = [name for name in dropped if name not in table.graphic]
     texts = [fitted.note] if notes and fitted.rows and fitted.note else []
-    if left_out and airy:
-        texts.append(f"(columns that do not fit: {', '.join(left_out)})")
+    if dropped and airy:
+        texts.append(f"(columns that do not fit: {', '.join(dropped)})")
     return [*lines, *((line, False) for text in texts for line in fold(text, fold_at))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from textwrap import wrap
 
-import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,7 +38,6 @@ class Table(Struct, frozen=True):
         numeric: columns that are aligned right.
         drop_first: columns that may be dropped, in this order.
         shorten: columns of names, whose middle may be replaced by an ellipsis.
-        graphic: columns of bars, which only terminals show.
         notes: columns and their meanings; a meaning is shown if its column is.
         remarks: notes on the rows, below them.
         most: most rows of the shortened table.
@@ -54,7 +52,6 @@ class Table(Struct, frozen=True):
     numeric: frozenset[str] = frozenset()
     drop_first: tuple[str, ...] = ()
     shorten: frozenset[str] = frozenset()
-    graphic: frozenset[str] = frozenset()
     notes: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
     most: int = MOST_ROWS
@@ -130,7 +127,7 @@ class Table(Struct, frozen=True):
         """The least width of each column; of folded text, that of its longest word."""
         return [
             most
-            if name in self.numeric or name in self.graphic
+            if name in self.numeric
             else min(most, max(self._least_text(index), display_width(name)))
             for index, (name, most) in enumerate(zip(self.columns, self._natural(), strict=True))
         ]
@@ -211,22 +208,3 @@ def fold(text: str, width: int, indent: str = "") -> list[str]:
 def _padded(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - display_width(text))
     return blanks + text if right else text + blanks
-
-
-BAR = 8
-"""Length of the longest bar in characters."""
-
-EIGHTHS = " ▏▎▍▌▋▊▉█"
-"""Characters that are filled by 0 to 8 eighths of their width."""
-
-
-def bars(values: pl.Series) -> list[str]:
-    """A bar per value; the highest is `BAR` characters long.
-
-    Args:
-        values: of any unit; unknown (null) and negative values have an empty bar.
-    """
-    known = [max(each or 0.0, 0.0) for each in values]
-    most = max(known, default=0.0) or 1.0
-    eighths = [round(each / most * BAR * 8) for each in known]
-    return ["█" * (each // 8) + EIGHTHS[each % 8].strip() for each in eighths]

@@ -27,7 +27,7 @@ from rankscope.output.quantities import (
     shown_unit,
     total,
 )
-from rankscope.output.table_layout import Table, bars
+from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import (
     UNKNOWN,
@@ -51,9 +51,6 @@ LOST, COST, LAST = map(heading, ("lost_ns", "cost_ns", "last_arriver_share"))
 
 MOST_RANKS = 8
 """Most rows of the table of ranks, unless all are wanted."""
-
-ABOVE = "above"
-"""Heading of the bars."""
 
 
 def run_line(facts: RunFacts) -> str:
@@ -299,8 +296,6 @@ def ranks_table(
         ]
     if not numeric.intersection(columns) - {"rank"}:
         return None
-    if known:
-        columns[ABOVE] = bars(_excess(ranks, known[0]))
     if only is not None:
         shown = [rank in only for rank in ranks["rank"]]
         columns = {name: [*compress(values, shown)] for name, values in columns.items()}
@@ -311,12 +306,7 @@ def ranks_table(
                LAST, METRICS["wait"].heading),
         numeric=numeric,
         shorten=names_in(columns),
-        graphic=frozenset((ABOVE,)),
-        notes=(
-            *notes("last_arriver_share"),
-            (COST, cost_note(result)),
-            (ABOVE, f"{known[0].name} above the median" if known else ""),
-        ),
+        notes=(*notes("last_arriver_share"), (COST, cost_note(result))),
         remarks=tuple(_fewer_remark(comparison, known)),
         most=MOST_RANKS,
         most_relevant=_most_relevant_ranks(result.verdict, [int(rank) for rank in columns["rank"]]),
@@ -325,14 +315,13 @@ def ranks_table(
 
 
 def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
-    """Headings that narrow tables drop, in order: metrics, the bars, phases of the verdict."""
+    """Headings that narrow tables drop, in order: metrics, phases of the verdict."""
     causes = _causes(verdict)
     metrics = [each for each in known[:0:-1] if each.name != "wait"]
     named = [each for each in metrics if each.name in causes]
     named.sort(key=lambda each: each.name == verdict.cause)
     return [
         *(each.heading for each in metrics if each not in named),
-        ABOVE,
         *(each.heading for each in named),
     ]
 
@@ -350,42 +339,28 @@ def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(first))
 
 
-def _excess(ranks: pl.DataFrame, metric: Metric) -> pl.Series:
-    """The excess of each rank over its role's median, in the unit of the metric."""
-    value = pl.col(metric.column).cast(pl.Float64)
-    return ranks.select(value - value.median().over("role")).to_series()
-
-
 def iterations_table(result: Imbalance, metric: str) -> Table:
     """A row per iteration; of many iterations, those with the largest spread are shown."""
     frame = result.iterations
     unit, key = METRICS[metric].unit, METRICS[metric].key("spread")
-    spread = frame[key]
     return Table(
         title=f"By iteration (ms; spread: of {metric} across ranks"
         f"{'' if unit is Unit.NS else f', {unit}'})",
-        columns=("iteration", "time", "spread", ABOVE, "slowest rank", "flagged ranks", "cluster"),
-        drop_first=("flagged ranks", ABOVE, "time", "cluster"),
+        columns=("iteration", "time", "spread", "slowest rank", "flagged ranks", "cluster"),
+        drop_first=("flagged ranks", "time", "cluster"),
         numeric=frozenset(("iteration", "time", "spread", "slowest rank")),
         shorten=names_in(["flagged_ranks"]),
-        graphic=frozenset((ABOVE,)),
-        notes=((ABOVE, "spread above that of the median iteration"),),
-        most_relevant=tuple(spread.fill_null(-1).arg_sort(descending=True)),
+        most_relevant=tuple(frame[key].fill_null(-1).arg_sort(descending=True)),
         rows=tuple(
             (
                 str(row["iteration"]),
                 milliseconds(row["iteration_ns"]),
                 in_unit(row[key], unit),
-                bar,
                 UNKNOWN if row["slowest_rank"] is None else str(row["slowest_rank"]),
                 span(sorted(row["flagged_ranks"] or [])),
                 row["cluster"] or "",
             )
-            for row, bar in zip(
-                frame.iter_rows(named=True),
-                bars(spread.cast(pl.Float64) - spread.median()),
-                strict=True,
-            )
+            for row in frame.iter_rows(named=True)
         ),
     )
 

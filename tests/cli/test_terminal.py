@@ -18,8 +18,6 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 SCREEN = 40
 """Lines of a usual screen."""
 
-BLOCKS = {*"▏▎▍▌▋▊▉█"}
-
 
 def seen(width: int, *arguments: object, height: int = SCREEN, **environment: str) -> list[str]:
     """The lines that a command writes to a terminal."""
@@ -60,10 +58,8 @@ def test_it_fits(sample: Stored, width: int, by: str) -> None:
     if by == "rank":
         head = next(line.split() for line in plain if line.startswith("rank "))
         assert {"rank", "host", "work", "load", "wait", "last", "cost"} <= {*head}
-        (row,) = [line for line in plain if re.match(r" +2 .*14\.0", line)]
-        assert ("above" in head) == (width > 60) == bool({*row} & BLOCKS), "the bar gives way"
         assert ("backward" in head) == (width > 60), "the verdict tells of rank 1 in backward"
-        assert any("columns that do not fit:" in line for line in plain)
+        assert any("columns that do not fit:" in line for line in plain) == (width < 100)
 
 
 @pytest.mark.slow
@@ -91,8 +87,7 @@ def test_a_wide_terminal_shows_all_columns(sample: Stored) -> None:
     lines = seen(200, "imbalance", "--db", sample.db, NO_COLOR="1")
     assert not any("\x1b" in line or "do not fit" in line for line in lines)
     (row,) = [line for line in lines if re.match(r" +2 +node1", line)]
-    assert len(row.split()) == 14  # "28 %" and "610.4 ms" are two
-    assert {*row} & BLOCKS
+    assert len(row.split()) == 13  # "28 %" and "610.4 ms" are two
 
 
 @pytest.mark.slow
@@ -119,7 +114,7 @@ def test_piped_it_is_plain_and_as_short(sample: Stored, tmp_path: Path) -> None:
     words = ("imbalance", "--by", "iteration", "--db", sample.db)
     narrow = {**os.environ, "COLUMNS": "40"}
     done = python("-m", "rankscope", *words, cwd=tmp_path, check=True, env=narrow)
-    assert not {*done.out} & {*BLOCKS, "\x1b"}
+    assert "\x1b" not in done.out
     assert "9 more: --all" in done.out, "as on a terminal"
     sentence = sample.run.imbalance().verdict.sentence
     assert done.out.splitlines()[0] == sentence, "sentences are not folded"

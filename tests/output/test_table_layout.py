@@ -1,13 +1,10 @@
 """Tables in a width: numbers whole, columns and names cut."""
 
-import polars as pl
 import pytest
 
 from rankscope.output.table_layout import (
-    BAR,
     MOST_ROWS,
     Table,
-    bars,
     display_width,
     middle_out,
 )
@@ -19,8 +16,7 @@ WIDE = Table(
            "slow in some iterations, not in others", "98.7") for rank in range(100)),
     numeric=frozenset(("rank", "work", "cost")),
     drop_first=("cost", "note", "host"),
-    shorten=frozenset(("host",)),
-    graphic=frozenset(("note",)),
+    shorten=frozenset(("host", "note")),
     notes=(("cost", "what it cost"),),
 )  # fmt: skip
 
@@ -43,7 +39,7 @@ def test_numbers_stay_whole_where_nothing_fits() -> None:
 
 def test_a_narrow_column_comes_back_when_a_wide_one_went() -> None:
     table = Table("", ("a", "b", "c"), (("1", "x" * 40, "2"),), drop_first=("a", "b"),
-                  graphic=frozenset(("b",)))  # fmt: skip
+                  numeric=frozenset(("b",)))  # fmt: skip
     assert table.fitted(20)[1] == ("b",)
 
 
@@ -62,9 +58,3 @@ def test_names_keep_both_ends() -> None:
     assert middle_out("gpu-a100-rack1-node15", 15) == "gpu-a10…-node15"
     assert middle_out("short", 15) == "short"
     assert display_width(middle_out("漢字" * 20, 15)) <= 15
-
-
-def test_bars() -> None:
-    shown = bars(pl.Series([None, -1.0, 0.0, 2.0, 4.0, 1.0]))
-    assert shown == ["", "", "", "█" * (BAR // 2), "█" * BAR, "█" * (BAR // 4)]
-    assert bars(pl.Series([None, -3.0])) == ["", ""]
