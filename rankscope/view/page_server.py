@@ -137,7 +137,9 @@ class RunAnswers:
         """The page, as HTML."""
         comparison = self.comparison(iter_range)
         picks = picks_of(comparison, self._metric)
-        return make_page(comparison, picks, self._db, Path("report.html"), is_served=True).content
+        target = Path("report.html")
+        page = make_page(comparison, picks, self._db, target, metric=self._metric, is_served=True)
+        return page.content
 
     def timeline(self, iter_range: str, ranks: str, iteration: str) -> Document:
         """Ranks in an iteration, and those that arrive last there: `chart` and `tables`.

@@ -130,6 +130,11 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     assert title[1].startswith("Rank 2 (node1)")
     lines = dict(output["commands"])
     assert lines["Make this page"] == f"rankscope report --db {sample.db} -o page.html"
+    options = ("--metric=load", "--ranks=0,2")
+    again = dict(Page(made(cli, sample.db, *options)).data["commands"])
+    picked = f"--db {sample.db} {' '.join(options)}"
+    assert again["Make this page"] == f"rankscope report {picked} -o page.html"
+    assert again["Name the reports to open side by side"] == f"rankscope pick-reports {picked}"
 
 
 def test_reasons_rest_on_tables(cli: Cli, stored: MakeStored) -> None:

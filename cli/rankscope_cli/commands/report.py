@@ -60,7 +60,8 @@ def report(
     chosen = None if ranks is None else parse_ranks(ranks)
     run = opened(db)
     comparison = run.compare(analysis)
-    page = make_page(comparison, picks_of(comparison, metric, chosen), db, target, ranks=ranks)
+    picks = picks_of(comparison, metric, chosen)
+    page = make_page(comparison, picks, db, target, metric=metric, ranks=ranks)
     page = page.save(target)
     length = len(page.content)
     if page.no_timeline and output is not Format.JSON:

@@ -25,7 +25,7 @@ class Origin(Struct, frozen=True):
     db: Path  # the database
     target: Path  # the file of the page
     program: str  # name and version
-    ranks: str | None = None  # the option --ranks, which limits the picks
+    picked: tuple[str, ...] = ()  # the options that choose the picks
     is_served: bool = False  # by `rankscope view`, which answers questions of the page
 
 
@@ -124,7 +124,7 @@ def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple
     options = _option_arguments(comparison.options)
     db = str(origin.db)
     selection = ["--db", db, *options]
-    picked = selection if origin.ranks is None else [*selection, "--ranks", origin.ranks]
+    picked = [*selection, *origin.picked]
     lines = [
         ("Show the verdict in the terminal", ["rankscope", "imbalance", *selection]),
         ("Name the reports to open side by side", ["rankscope", "pick-reports", *picked]),

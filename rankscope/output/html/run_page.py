@@ -64,6 +64,7 @@ def make_page(
     db: Path,
     target: Path,
     *,
+    metric: str | None = None,
     ranks: str | None = None,
     is_served: bool = False,
 ) -> Page:
@@ -72,11 +73,13 @@ def make_page(
     Args:
         db: its database.
         target: the file of the page.
-        ranks: the option `--ranks`, for the commands on the page.
+        metric, ranks: the options that chose the picks, for the commands on the page.
         is_served: the page may ask its own server.
     """
     detail = _detail(comparison, picks)
-    origin = Origin(db, target, f"rankscope {__version__}", ranks, is_served)
+    options = {"--metric": metric, "--ranks": ranks}
+    picked = tuple(f"{option}={value}" for option, value in options.items() if value is not None)
+    origin = Origin(db, target, f"rankscope {__version__}", picked, is_served)
     content = render_page(comparison, comparison.imbalance(), picks, detail, origin)
     return Page(content, comparison.verdict.sentence, None, detail.reason)
 
