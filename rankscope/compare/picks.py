@@ -6,7 +6,7 @@ See METHOD.md#picks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -179,6 +179,7 @@ def picks_of(
         Counter(comparison.rows(["iteration"], flags=True).filter("flagged")["iteration"]),
         leads if verdict.leading is None else [(verdict.leading.ranks, ())],
         comparison.tables.database,
+        comparison.roles.of,
     )
 
 
@@ -195,6 +196,7 @@ def pick(
     flagged: Counter[int],
     leads: Sequence[SlowSet] = (),
     database: Path | None = None,
+    roles: Mapping[int, str] | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
@@ -216,6 +218,7 @@ def pick(
         flagged: iteration → how many ranks are flagged in it.
         leads: the ranks that lead, or hold most of the cost, where the verdict names none.
         database: the database, in whose folder moved reports are looked for.
+        roles: rank → role.
 
     Raises:
         UsageError: no rank has the metric.
@@ -241,7 +244,9 @@ def pick(
         for sets in (slow, () if slow else leads)
     )
     at_fault = {rank for ranks, _ in slow if ranks not in given_more for rank in ranks}
-    labelled = _labelled(ranked, column, named or leading, "slow" if named else "leads")
+    slow_ranks, role = named or leading, (roles or {}).get
+    peers = {rank for rank in ranked_ranks for one in slow_ranks[:1] if role(rank) == role(one)}
+    labelled = _labelled(ranked, column, slow_ranks, "slow" if named else "leads", peers)
     picked = [rank for _, rank in labelled]
     rows, seen = rows_of(picked), views_of(picked)
     lengths = {
@@ -405,7 +410,11 @@ def openable_report(report: Path) -> Path | None:
 
 
 def _labelled(
-    ranked: pl.DataFrame, column: str, slow_ranks: tuple[int, ...], called: str
+    ranked: pl.DataFrame,
+    column: str,
+    slow_ranks: tuple[int, ...],
+    called: str,
+    peers: Collection[int],
 ) -> list[tuple[str, int]]:
     """Label and rank of each pick; a rank appears once.
 
@@ -415,9 +424,9 @@ def _labelled(
         slow_ranks: ranks to add if they are none of the three; none of them is the median one,
             beside which they are looked at.
         called: their label.
+        peers: the ranks that do the work of the first of them; the median one is one of these.
     """
     order = ranked.select("rank", column).rows()
-    median = order[(len(order) - 1) // 2][1]
     lowest, *unlabelled = order
     labelled = [("min", lowest[0])]
     if unlabelled:
@@ -427,7 +436,10 @@ def _labelled(
             for rank, value in unlabelled
             if rank != highest and rank not in slow_ranks
         ]
+        if beside := [each for each in unlabelled if each[0] in peers]:
+            unlabelled, order = beside, [each for each in order if each[0] in peers]
         if unlabelled:
+            median = order[(len(order) - 1) // 2][1]
             nearest = min(unlabelled, key=lambda each: (abs(each[1] - median), each[0]))
             labelled.append(("median", nearest[0]))
         labelled.append(("max", highest))

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rankscope.compare.picks import Picks, SlowSet, openable_report, pick
+from rankscope.compare.picks import Picks, SlowSet, _labelled, openable_report, pick
 from rankscope.compare.report_files import ReportFiles
 from rankscope.compare.scores import scores
 from rankscope.errors import UsageError
@@ -317,3 +317,16 @@ def test_metrics_nobody_has_are_refused(sample: Stored) -> None:
         sample.run.pick_reports(metric="idle")
     with pytest.raises(UsageError, match="--metric nonsense"):
         sample.run.pick_reports(metric="nonsense")
+
+
+def test_the_median_is_one_that_does_the_same_work() -> None:
+    """The ranks of another stage of a pipeline do not show what a slow one lacks."""
+    ranked = pl.DataFrame({"rank": [5, 1, 0, 3, 2, 4], "work_ns": [1, 2, 3, 4, 5, 9]})
+
+    def median(*peers: int) -> int:
+        return dict(_labelled(ranked, "work_ns", (4,), "slow", peers))["median"]
+
+    assert median(*range(6)) == 0
+    assert median(2, 3, 4) == 2
+    assert median(4) == 0, "nobody else does that work"
+    assert median(4, 5) == 0, "the other one is the lowest"
