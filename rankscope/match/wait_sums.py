@@ -24,7 +24,7 @@ from rankscope.util.threads import threaded
 Exposed = Callable[[list[int]], pl.DataFrame]
 """EXPOSED of some ranks on one clock."""
 
-CALLS_AT_ONCE = 100_000
+CALLS_AT_ONCE = 200_000
 """Calls that are handled together: what is computed of them fits into a processor's cache."""
 
 UNWAITED = np.iinfo(np.int64).max

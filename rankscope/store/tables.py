@@ -155,9 +155,8 @@ def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
 
 def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     """`frame` with the columns of `NARROW` in those types."""
-    return frame.with_columns(
-        pl.col(name).cast(dtype) for name, dtype in NARROW.items() if name in frame.columns
-    )
+    wide = (each for each in frame.columns if each in NARROW and frame.schema[each] != NARROW[each])
+    return frame.with_columns(pl.col(name).cast(NARROW[name]) for name in wide)
 
 
 def fetched(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """The conventions, compiled, with a user's patterns in front."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -95,6 +95,9 @@ FILLER = (
     "network|engine|ddp|fsdp|loss|fn|func|function|prop|propagation|time)*"
 )
 """What may stand beside the word that tells the phase, in squashed names."""
+
+ROWS_AT_ONCE = 4
+"""Conventions that are tried together before each of them is."""
 
 ANY = "^"
 """The pattern of conventions that apply to all names of a domain."""
@@ -195,10 +198,10 @@ class Vocabulary(Struct, frozen=True):
         names = names.with_columns(SQUASHED).with_columns(tells=_fits_some(self.rows))
         strangers = names.filter(~pl.col("tells"))
         names = names.filter("tells")
-        fits = [row.fits() for row in self.rows]
-        names = names.with_columns(
-            row=pl.coalesce([pl.when(fit).then(pl.lit(i, pl.Int64)) for i, fit in enumerate(fits)])
-        )
+        rows = _perhaps_fitting(self.rows, names)
+        nothing = pl.lit(None, pl.Int64)
+        fits = [pl.when(row.fits()).then(pl.lit(i, pl.Int64)) for i, row in rows]
+        names = names.with_columns(row=pl.coalesce(*fits, nothing))
         table = pl.DataFrame(
             {
                 "row": range(len(self.rows)),
@@ -211,10 +214,11 @@ class Vocabulary(Struct, frozen=True):
         )
         numbers = [
             pl.when(pl.col("row") == i).then(row.number())
-            for i, row in enumerate(self.rows)
+            for i, row in rows
             if row.means == "iteration"
         ]
-        known = names.with_columns(number=pl.coalesce(numbers)).join(table, on="row", how="left")
+        known = names.with_columns(number=pl.coalesce(*numbers, nothing))
+        known = known.join(table, on="row", how="left")
         no_meaning = [name for name in MEANINGS if name not in strangers.columns]
         return pl.concat(
             [
@@ -228,17 +232,34 @@ class Vocabulary(Struct, frozen=True):
         return self.rows[row].framework
 
 
+def _perhaps_fitting(
+    rows: Sequence[Convention], names: pl.DataFrame
+) -> list[tuple[int, Convention]]:
+    """The rows that some of `names` may fit, with their places: blocks that none fits are left out.
+
+    To compile all patterns one by one takes longer than to try them.
+    """
+    numbered = [*enumerate(rows)]
+    blocks = [numbered[low : low + ROWS_AT_ONCE] for low in range(0, len(rows), ROWS_AT_ONCE)]
+    fit = names.select(
+        _fits_some(row for _, row in block).any().alias(str(i)) for i, block in enumerate(blocks)
+    )
+    return [each for block, fits in zip(blocks, fit.row(0), strict=True) if fits for each in block]
+
+
 def _fits_some(rows: Iterable[Convention]) -> pl.Expr:
     """Whether a name fits one of the rows; most patterns are tried as one alternation."""
     tests: list[pl.Expr] = []
-    at_once: dict[str, list[str]] = {}
+    at_once: dict[tuple[str | None, str], list[str]] = {}
     for row in rows:
-        if row.is_own or row.domain is not None:
+        if row.is_own:
             tests.append(row.fits())
-        else:
-            for column, pattern in row.tests():
-                at_once.setdefault(column, []).append(f"(?:{pattern})")
-    tests += (pl.col(column).str.contains("|".join(each)) for column, each in at_once.items())
+            continue
+        for column, pattern in row.tests():
+            at_once.setdefault((row.domain, column), []).append(f"(?:{pattern})")
+    for (domain, column), each in at_once.items():
+        fits = pl.col(column).str.contains("|".join(each))
+        tests.append(fits if domain is None else fits & (pl.col("domain") == domain))
     return pl.any_horizontal(tests).fill_null(False)
 
 

@@ -118,6 +118,9 @@ def test_patterns_tried_at_once_tell_what_each_tells() -> None:
     output = words.look_up(asked)
     row = asked.join(output, on=["name", "domain"], how="left", maintain_order="left")["row"]
     assert row.to_list() == first
+    for name in ("lap 3", "MPI_Wait", "Step"):  # other rows are tried for other names
+        alone = words.look_up(asked.filter(name=name))
+        assert alone.sort("domain").equals(output.filter(name=name).sort("domain"))
     by_name = {
         name for name, fitting in zip(asked["name"], first, strict=True)
         if fitting is not None and ANY not in words.rows[fitting].patterns
