@@ -3,7 +3,7 @@
 import polars as pl
 from msgspec.structs import asdict, replace
 
-from rankscope.history.diff.compare import largest_first
+from rankscope.history.diff.compare import is_phase, largest_first
 from rankscope.history.diff.shifts import Change
 from rankscope.model.metrics import METRICS
 from rankscope.output.quantities import in_unit
@@ -33,13 +33,13 @@ def changes_table(changes: tuple[Change, ...], clock: str = "", judged: bool = T
 
 
 def movers_table(changes: tuple[Change, ...], show_all: bool, judged: bool = True) -> Table:
-    """The ranks and metrics that certainly changed, the largest change first.
+    """The ranks and metrics that certainly changed, phases and the largest change first.
 
     Args:
         judged: whether changes can be certain; else there are no intervals.
     """
     moved = [each for each in changes if each.before_ns is not None and (show_all or each.certain)]
-    moved.sort(key=largest_first)
+    moved.sort(key=lambda each: (not is_phase(each), largest_first(each)))
     title = "Ranks that changed" if moved else "No rank changed beyond noise"
     if not judged:
         title = "By rank" if moved else "Changes of ranks are not judged"

@@ -54,6 +54,13 @@ def test_its_document(document: dict[str, Any], slower: Pair) -> None:
     assert answer["sentence"].split()[1:3] == ["%", "slower:"]
 
 
+def test_phases_stand_above_what_follows_from_them(cli: Cli, slower: Pair) -> None:
+    lines = cli("diff", *slower).out.splitlines()
+    head = lines.index("Ranks that changed")
+    assert lines[head + 3].split()[:2] == ["3", "forward"]
+    assert any(" iteration " in line for line in lines[head + 4 :])
+
+
 def test_a_run_beside_itself(cli: Cli, slower: Pair) -> None:
     answer = cli("diff", slower[0], slower[0], "--format", "json").document
     assert answer["sentence"].startswith("Both are the same run")

@@ -252,7 +252,7 @@ def _sentence(whole: Change, overall: list[Change], single: list[Change]) -> str
         for each in certain
         if _amount(each) < 0 and not (each.rank in slower and _is_wait(each, waits))
     ]
-    phases = [each for each in overall if each.certain and _is_phase(each)]
+    phases = [each for each in overall if each.certain and is_phase(each)]
     for word, sign, moved in (("Worse", 1, worse), ("Better", -1, better)):
         told = {each.metric for each in moved}
         means = [each for each in phases if each.metric not in told and sign * _amount(each) > 0]
@@ -274,7 +274,7 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
     causing = [
         each
         for each in moved
-        if _is_phase(each) or (each.metric == "exposed_communication" and not _is_wait(each, waits))
+        if is_phase(each) or (each.metric == "exposed_communication" and not _is_wait(each, waits))
     ]
     most: dict[str, float] = {}
     groups: dict[tuple[str, bool], list[Change]] = {}
@@ -296,7 +296,8 @@ def _named(moved: list[Change], waits: Mapping[int | None, float]) -> str:
     return ", ".join(named[:MOST_METRICS]) + more
 
 
-def _is_phase(change: Change) -> bool:
+def is_phase(change: Change) -> bool:
+    """Whether a phase changed, from which changes of other metrics follow."""
     return METRICS[change.metric].needs in (Need.LOADING, Need.PHASES)
 
 
