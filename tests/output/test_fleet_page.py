@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from rankscope.history.fleet.collect import merged
 from rankscope.history.fleet.fleet import Fleet, fleet_of
 from rankscope.history.fleet.sentences import cost_text
-from rankscope.output.html.fleet_page import MOST_ROWS, MOST_RUNS, fleet_map, legend, render_fleet
+from rankscope.output.html.fleet_page import (
+    MOST_ROWS,
+    MOST_RUNS,
+    _names,
+    fleet_map,
+    legend,
+    render_fleet,
+)
 from tests.history.fleet.fleets import HOURS, Plan, fleet
 from tests.output.test_html import HOSTILE, Page
 from tests.support import mostly_nightly
@@ -196,3 +203,9 @@ def test_it_fits_every_screen_and_theme(
         )
         assert shown.ask(cut) == 0, "no label is cut"
         shown.is_quiet()
+
+
+def test_labels_of_similar_names_differ() -> None:
+    piece = {"kind": "host", "host": None, "slot": None}
+    shown = {_names({**piece, "id": f"gpu-a100-rack1-node{number}"})[0] for number in (15, 16)}
+    assert shown == {"host gpu-a10…1-node15", "host gpu-a10…1-node16"}

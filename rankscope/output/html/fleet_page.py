@@ -22,6 +22,7 @@ from rankscope.output.html.page import WHOLE, filled, package_text, safe
 from rankscope.output.html.tables import sortable_table
 from rankscope.output.palette import in_both_themes
 from rankscope.output.quantities import moment
+from rankscope.output.table_layout import middle_out
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
 
@@ -269,10 +270,6 @@ def fleet_map(fleet: Fleet) -> FleetMap:
     )
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST_ID else f"{name[: LONGEST_ID - 1]}…"
-
-
 def _names(piece: dict[str, Any]) -> tuple[str, str]:
     """The name of a piece of hardware in a few characters, and in full."""
     whole, kind = sanitized(piece["id"], 200), KINDS[piece["kind"]]
@@ -280,8 +277,9 @@ def _names(piece: dict[str, Any]) -> tuple[str, str]:
     # A GPU's id says itself what it is.
     prefix = "" if whole.upper().startswith(kind.upper()) else f"{kind} "
     slot = f", slot {sanitized(piece['slot'], 50)}" if piece["slot"] else ""
+    inside = f" ({middle_out(host, LONGEST_ID)})" if host else ""
     return (
-        f"{prefix}{_cut(whole)}" + (f" ({_cut(host)})" if host else ""),
+        f"{prefix}{middle_out(whole, LONGEST_ID)}{inside}",
         f"{kind} {whole}{f' in host {host}' if host else ''}{slot}",
     )
 
