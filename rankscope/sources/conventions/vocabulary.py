@@ -202,15 +202,11 @@ class Vocabulary(Struct, frozen=True):
         nothing = pl.lit(None, pl.Int64)
         fits = [pl.when(row.fits()).then(pl.lit(i, pl.Int64)) for i, row in rows]
         names = names.with_columns(row=pl.coalesce(*fits, nothing))
+        says = ("means", "fetch", "operation", "blocking")
         table = pl.DataFrame(
-            {
-                "row": range(len(self.rows)),
-                "means": [row.means for row in self.rows],
-                "fetch": [row.fetch for row in self.rows],
-                "operation": [row.operation for row in self.rows],
-                "blocking": [row.blocking for row in self.rows],
-            },
-            schema_overrides={"operation": pl.String},
+            [(i, *(getattr(row, each) for each in says)) for i, row in rows],
+            schema={each: MEANINGS[each] for each in ("row", *says)},
+            orient="row",
         )
         numbers = [
             pl.when(pl.col("row") == i).then(row.number())
@@ -219,13 +215,7 @@ class Vocabulary(Struct, frozen=True):
         ]
         known = names.with_columns(number=pl.coalesce(*numbers, nothing))
         known = known.join(table, on="row", how="left")
-        no_meaning = [name for name in MEANINGS if name not in strangers.columns]
-        return pl.concat(
-            [
-                conform(known, MEANINGS, drop_others=True),
-                conform(strangers, MEANINGS, optional=no_meaning, drop_others=True),
-            ]
-        )
+        return conform(pl.concat([known, strangers], how="diagonal"), MEANINGS, drop_others=True)
 
     def framework(self, row: int) -> str:
         """The framework that a convention comes from."""
