@@ -108,7 +108,8 @@ def without_end(tables: RunTables, clock: str, rows: pl.DataFrame) -> pl.DataFra
     """Rows without unusual work at the end of the record.
 
     Nobody is seen to wait for what follows the last collective of the record. So of that, no more
-    than the rank's median of each phase counts.
+    than the rank's median of each phase counts. Of `other`, what precedes the last gradient
+    reduction does not follow.
 
     Args:
         tables: of the run.
@@ -119,21 +120,27 @@ def without_end(tables: RunTables, clock: str, rows: pl.DataFrame) -> pl.DataFra
     if not isinstance(last, int) or last not in rows["iteration"]:
         return rows
     ends = tables.read("collectives", ["rank", "end_ns"], iterations=[last])
-    columns = ["rank", "window_start_ns", "iteration_ns"]
+    measured = columns_of(("iteration", "work", "time_to_all_reduce"))
+    columns = ["rank", "window_start_ns", *measured]
+    begin, length, work, reduced = map(pl.col, columns[1:])
     left = (
         tables.read("measures", columns, iterations=[last], clock=clock)
         .join(ends.group_by("rank").agg(pl.col("end_ns").max()), on="rank")
-        .select("rank", left=pl.col("window_start_ns") + pl.col("iteration_ns") - pl.col("end_ns"))
+        .select("rank", left=begin + length - pl.col("end_ns"), late=work - reduced)
     )
     phases = columns_of(("other", *reversed(STEP_PHASES)))
     usual = rows.group_by("rank").agg(pl.col(phases).median())
     is_last = pl.col("iteration") == last
     cut = rows.filter(is_last).join(usual, on="rank", suffix="_usual")
-    cut = cut.join(left, on="rank", how="left").with_columns(pl.col("left").fill_null(0))
+    late = (pl.col("late") - pl.col("optimizer_ns").fill_null(0)).clip(0)
+    cut = cut.join(left, on="rank", how="left").with_columns(
+        pl.col("left").fill_null(0), late=pl.min_horizontal("other_ns", late)
+    )
     for phase in phases:
+        part = pl.col("late" if phase == "other_ns" else phase)
         more = (pl.col(phase) - pl.col(f"{phase}_usual")).clip(0).fill_null(0).cast(pl.Int64)
-        more = pl.min_horizontal(more, pl.col("left").clip(0))
+        more = pl.min_horizontal(more, pl.col("left").clip(0), part)
         cut = cut.with_columns(
-            pl.col(phase, "work_ns") - more, left=pl.col("left") - pl.col(phase).fill_null(0)
+            pl.col(phase, "work_ns") - more, left=pl.col("left") - part.fill_null(0)
         )
     return pl.concat([rows.filter(~is_last), cut.select(rows.columns)])

@@ -178,6 +178,15 @@ def test_nobody_waits_for_the_end_of_the_record(
     assert run.imbalance(iter_range=slice(10, 20)).verdict.ranks == named
 
 
+def test_what_precedes_the_last_reduction_of_the_record_counts(tmp_path: Path) -> None:
+    plain = scene("plain", ranks=4, iterations=20)
+    event = Plant("transient", "load", (1,), extra_ns=8 * MS, iterations=(19,))
+    markers = replace(plain.markers, load="validation")  # the time is of no phase
+    forge(replace(plain, markers=markers, plants=(event,)), tmp_path / "reports")
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb", jobs=1)
+    assert run.imbalance().verdict.ranks == (1,)
+
+
 def test_nothing_visible_of_communication_is_inconclusive(stored: MakeStored) -> None:
     """Host clock, NCCL: the waits hide in whatever call blocks first."""
     analysis = stored("planted", where="backward").analysis(clock="host")

@@ -132,6 +132,13 @@ def _outermost(ranges: pl.DataFrame) -> pl.DataFrame:
     return ranges.filter(pl.col("start") >= before).select("start", "end", "name", host="start")
 
 
+def _of_the_host(events: StepEvents) -> pl.DataFrame:
+    """The ranges; without those of collectives where launches are known, which tell more."""
+    if events.work.is_empty():
+        return events.ranges
+    return events.ranges.filter(pl.col("means").ne_missing("collective"))
+
+
 def _after_the_pause(events: pl.DataFrame, anchors: Times) -> Times:
     """Host time of the event after each repeat's longest pause, if it is the same event."""
     nothing = np.zeros(0, dtype=np.int64)
@@ -191,7 +198,7 @@ BORDERS: tuple[Callable[[StepEvents, Times], Times], ...] = (
     # the device pauses between steps
     lambda events, anchors: _after_the_pause(events.work, anchors),
     # the host pauses between steps
-    lambda events, anchors: _after_the_pause(_outermost(events.ranges), anchors),
+    lambda events, anchors: _after_the_pause(_outermost(_of_the_host(events)), anchors),
     # launches pause, while the device is still busy
     lambda events, anchors: _after_the_pause(
         events.work.with_columns(start="host", end="host"), anchors

@@ -11,6 +11,7 @@ import pytest
 import rankscope
 from rankscope.measure.segment import find_steps, periodicity
 from rankscope.measure.segment.periodicity import find_period
+from rankscope.measure.segment.step_borders import StepEvents, step_begins
 from rankscope.model.frames import with_series
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Trace
@@ -199,6 +200,22 @@ def test_one_rank_alone_works_off_its_kernels(tmp_path: Path) -> None:
     assert run.sql("select count(*) from iterations").item() == 30
     [said] = [each for each in run.compare().warnings if each.code == "steps-found"]
     assert "kernels" in said.message
+
+
+def test_ranges_of_collectives_tell_no_pause_of_a_host_that_launches() -> None:
+    """Launches at 0 to 9 ms of each 20, collectives at 6 and 8; the device is always busy."""
+    steps, at = np.meshgrid(np.arange(6), np.arange(10), indexing="ij")
+    host = (20 * steps + at).ravel() * 1_000_000
+    names = [f"kernel {each}" for each in at.ravel()]
+    start = np.arange(60) * 2_000_000 + 1_000_000
+    work = pl.DataFrame({"start": start, "end": start + 2_000_000, "host": host, "name": names})
+    work = work.with_columns(collective=pl.Series(np.isin(at.ravel(), [6, 8])), main=True)
+    calls = work.filter("collective").select("start", "end", "host", kind="name")
+    ranges = calls.select(start="host", end=pl.col("host") + 1000, name="kind")
+    ranges = ranges.with_columns(means=pl.lit("collective"))
+    begins = step_begins(StepEvents(0, ranges, work, calls), host[6::10])
+    assert np.diff(begins).tolist() == [20_000_000] * (len(begins) - 1)
+    assert begins[-1] == 100_000_000
 
 
 @pytest.mark.slow
