@@ -161,9 +161,27 @@ def test_one_process_compiles_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     monkeypatch.setattr(machine_code, "make", make)
     with ThreadPoolExecutor(4) as threads:  # each has the lock's file open by itself
-        waiting = [threads.submit(loader._made_or_kept) for _ in range(4)]
+        waiting = [threads.submit(loader._made_or_kept, compiling=True) for _ in range(4)]
         assert all(each.result() for each in waiting)
     assert len(made) == 1
+
+
+def test_it_is_compiled_only_for_much_to_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert loader.compiled() is not None
+    code = kept().read_bytes()[32:]
+    monkeypatch.delenv(loader.SWITCH)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(machine_code, "make", lambda: code)
+    for size, used in ((10, False), (999, False), (1000, True), (99, False), (100, True)):
+        amount = loader.Amount(worth_bytes=100, worth_compiling_bytes=1000)
+        amount.announce(size)
+        monkeypatch.setattr(loader, "amount", amount)
+        loader.loaded.cache_clear()
+        with caplog.at_level(logging.INFO, "rankscope.sources"):
+            assert (loader.compiled() is not None) is used
+    assert "not compiled yet" in caplog.messages[0]
 
 
 def test_the_key_depends_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:

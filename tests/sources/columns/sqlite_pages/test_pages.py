@@ -289,7 +289,7 @@ def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
 ) -> None:
     report = describe(as_export(forged("plain").reports[0], kind, tmp_path), f"nsys-{kind}")
     monkeypatch.delenv(loader.SWITCH)
-    monkeypatch.setattr(loader, "amount", loader.Amount(worth_bytes=5 * report.bytes // 2))
+    monkeypatch.setattr(loader, "amount", loader.Amount(*[5 * report.bytes // 2] * 2))
     traces, loaded = [], []
     for _ in range(3):
         traces.append(formats.read(report))
