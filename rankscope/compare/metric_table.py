@@ -108,8 +108,8 @@ def without_end(tables: RunTables, clock: str, rows: pl.DataFrame) -> pl.DataFra
     """Rows without unusual work at the end of the record.
 
     Nobody is seen to wait for what follows the last collective of the record. So of that, no more
-    than the rank's median of each phase counts. Of `other`, what precedes the last gradient
-    reduction does not follow.
+    than the rank's median of each phase counts. `other` before the last gradient reduction is no
+    part of that, and counts.
 
     Args:
         tables: of the run.

@@ -125,18 +125,21 @@ def test_the_cause_is_the_phase_with_the_largest_excess() -> None:
     assert output.select("rank", "iteration", "cause").rows() == [(1, 5, "backward")]
 
 
-@pytest.mark.parametrize(("first", "cause"), [(5, None), (0, "other")])
+@pytest.mark.parametrize(
+    ("longer", "unknown", "cause"),
+    [("other", 5, None), ("other", 0, "other"), ("backward", 5, "backward")],
+)
 def test_the_rest_is_no_cause_where_it_holds_a_load_that_is_unknown(
-    first: int, cause: str | None
+    longer: str, unknown: int, cause: str | None
 ) -> None:
     frame = wide({rank: [50 * MS] * 8 for rank in range(4)})
     late = (pl.col("rank") == 1) & (pl.col("iteration") == 5)
     output = inputs_of(
         frame.with_columns(
             work_ns=pl.when(late).then(70 * MS).otherwise("work_ns"),
-            load_ns=pl.when(pl.col("iteration") == first).then(None).otherwise(5 * MS),
-            other_ns=pl.when(late).then(65 * MS).otherwise(45 * MS),
-        ).cast({"load_ns": pl.Int64, "other_ns": pl.Int64, "work_ns": pl.Int64})
+            load_ns=pl.when(pl.col("iteration") == unknown).then(None).otherwise(5 * MS),
+            **{column_of(longer): pl.when(late).then(65 * MS).otherwise(45 * MS)},
+        ).cast({"load_ns": pl.Int64, column_of(longer): pl.Int64, "work_ns": pl.Int64})
     ).flags.filter("flagged")
     assert output.select("rank", "iteration", "cause").rows() == [(1, 5, cause)]
 

@@ -218,6 +218,23 @@ def test_ranges_of_collectives_tell_no_pause_of_a_host_that_launches() -> None:
     assert begins[-1] == 100_000_000
 
 
+def test_ranges_of_collectives_tell_the_pauses_of_a_host_that_launches_nothing() -> None:
+    """Of each 20 ms `a` has 2, a collective 10, `b` 2; then the host pauses."""
+    at = [
+        (20 * step + begin, lasts)
+        for step in range(6)
+        for begin, lasts in ((0, 2), (2, 10), (12, 2))
+    ]
+    ranges = pl.DataFrame({"start": [begin for begin, _ in at], "end": [sum(each) for each in at]})
+    ranges = (ranges * 1_000_000).with_columns(
+        name=pl.Series(["a", "reduce", "b"] * 6), means=pl.Series([None, "collective", None] * 6)
+    )
+    nothing = pl.Series([], dtype=pl.Int64)
+    work = pl.DataFrame({"start": nothing, "end": nothing, "host": nothing, "name": []})
+    begins = step_begins(StepEvents(0, ranges, work, work), ranges["start"].to_numpy()[1::3])
+    assert {*(begins // 1_000_000 % 20).tolist()} == {0}
+
+
 @pytest.mark.slow
 def test_what_does_not_repeat_is_one_iteration(
     forged: MakeForged, cli: Cli, tmp_path: Path
