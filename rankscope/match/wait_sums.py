@@ -25,7 +25,7 @@ Exposed = Callable[[list[int]], pl.DataFrame]
 """EXPOSED of some ranks on one clock."""
 
 CALLS_AT_ONCE = 200_000
-"""Calls that are handled together: what is computed of them fits into a processor's cache."""
+"""Calls that are handled together: more take more memory, fewer more queries for EXPOSED."""
 
 UNWAITED = np.iinfo(np.int64).max
 """Placeholder for the shortest wait where no rank waited."""
