@@ -120,7 +120,6 @@ def test_iterations_that_are_a_small_part_of_a_capture(
     assert "cover" not in cli("diff", *slower, "--iter-range", "5:7").err, "as was asked for"
 
 
-@pytest.mark.slow
 def test_the_gate(cli: Cli, slower: Pair) -> None:
     before, after = slower
     assert cli("diff", before, after, "--fail-above", 50).code == 0
