@@ -500,3 +500,15 @@ def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
     run = read(folder)
     assert_slow(run)
     assert codes(run)["rows-broken"].startswith("ranks 0-3: 1 event")
+
+
+@pytest.mark.slow
+def test_a_cut_trace_keeps_its_complete_steps(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", PLAIN)
+    path = folder / "rank3.pt.trace.json"
+    text = path.read_text()
+    path.write_text(text[: len(text) * 3 // 4])
+    run = read(folder)
+    assert_slow(run)
+    assert run.compare().facts.iterations == tuple(range(1, 8))
+    assert "report-cut" in codes(run)

@@ -246,6 +246,7 @@ GRIDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow([*GRIDS], 1))
 def test_two_numbers_of_names_are_one_rank(tmp_path: Path, name: str) -> None:
     """Of nodes and devices as launchers count; else in the order that the user gives."""
@@ -264,6 +265,7 @@ def test_two_numbers_of_names_are_one_rank(tmp_path: Path, name: str) -> None:
     assert run.timeline([2], [3]).ranks["rank"].to_list() == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(["rank{}.json", "gpu{}/trace.json"]))
 def test_local_ranks_that_repeat_on_hosts_are_counted_over_them(tmp_path: Path, name: str) -> None:
     """Hosts have no numbers; without their names in the traces the reports are of two runs."""
@@ -293,6 +295,7 @@ def test_a_device_is_no_rank_where_nodes_are_incomplete(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", mostly_slow(["groups", "rank"]))
 def test_events_tell_the_rank_where_names_are_a_grid(tmp_path: Path, event: str) -> None:
     """The rank is the only one that is a member of all its groups; or an argument says it."""
@@ -344,6 +347,7 @@ def test_a_hint_has_a_pattern_that_fits_the_path(tmp_path: Path) -> None:
     assert "'rank_(?P<rank>" in hint_of(folder), "an example: no number differs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("late_s", "slew"), mostly_slow([(86_400, 5e-4), (300, 0)]))
 def test_a_hosts_clock_does_not_part_a_job(
     tmp_path: Path, cli: Cli, late_s: int, slew: float
@@ -381,6 +385,7 @@ def test_halves_of_two_runs_accuse_nobody(tmp_path: Path, cli: Cli, longer: floa
     assert "ranks 2-3 seem to be of another run" in verdict.sentence
 
 
+@pytest.mark.slow
 def test_times_in_another_unit_are_refused(tmp_path: Path, cli: Cli) -> None:
     def nanoseconds(rank: int, trace: dict[str, Any]) -> None:
         for each in trace["traceEvents"] if rank == 1 else ():
@@ -408,6 +413,7 @@ def test_packed_copies_elsewhere_are_left_out_in_any_order(
     assert_slow(read(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_packed_report_that_cannot_be_read_is_reported(tmp_path: Path, cli: Cli) -> None:
     folder = write(tmp_path / "job", replace(PLAIN, steps=3))
     path, other = (folder / f"rank{rank}.pt.trace.json" for rank in (3, 1))
@@ -436,12 +442,14 @@ def in_halves(_rank: int, trace: dict[str, Any]) -> None:
     trace["traceEvents"] = [each for *_, each in sorted(halves, key=lambda half: half[:3])]
 
 
+@pytest.mark.slow
 def test_begins_and_ends_are_events_of_their_own(tmp_path: Path) -> None:
     run = read(write(tmp_path / "job", PLAIN, in_halves))
     assert_slow(run)
     assert "2 events without" in codes(run)["rows-broken"], "one has no begin, one no end"
 
 
+@pytest.mark.slow
 def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
     folder = write(tmp_path / "job", PLAIN)
     for path in folder.iterdir():
@@ -449,6 +457,7 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
     assert_slow(read(folder))
 
 
+@pytest.mark.slow
 def test_events_of_unknown_devices_are_counted(tmp_path: Path) -> None:
     def strange(_rank: int, trace: dict[str, Any]) -> None:
         for each in kernels(trace)[::3]:
@@ -460,6 +469,7 @@ def test_events_of_unknown_devices_are_counted(tmp_path: Path) -> None:
     assert run.compare().verdict.kind == "inconclusive"
 
 
+@pytest.mark.slow
 def test_a_hint_names_the_place_of_the_rank_where_all_traces_claim_one(tmp_path: Path) -> None:
     def zero(_rank: int, trace: dict[str, Any]) -> None:
         trace["distributedInfo"]["rank"] = 0
@@ -477,17 +487,7 @@ def test_a_byte_order_mark_is_no_damage(tmp_path: Path) -> None:
     assert_slow(read(folder))
 
 
-def test_a_cut_trace_keeps_its_complete_steps(tmp_path: Path) -> None:
-    folder = write(tmp_path / "job", PLAIN)
-    path = folder / "rank3.pt.trace.json"
-    text = path.read_text()
-    path.write_text(text[: len(text) * 3 // 4])
-    run = read(folder)
-    assert_slow(run)
-    assert run.compare().facts.iterations == tuple(range(1, 8))
-    assert "report-cut" in codes(run)
-
-
+@pytest.mark.slow
 def test_a_failed_ingest_says_what_it_stored(tmp_path: Path) -> None:
     folder = write(tmp_path / "job", replace(PLAIN, steps=3))
     (folder / "rank3.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": [{"a": 1}]}')
@@ -516,6 +516,7 @@ def test_steps_without_ranges_are_of_no_iteration(tmp_path: Path) -> None:
     assert most < 11e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", mostly_slow([3, 2, 600]))
 def test_a_wrong_number_costs_its_step(tmp_path: Path, wrong: int) -> None:
     def edit(rank: int, trace: dict[str, Any]) -> None:
@@ -538,6 +539,7 @@ def in_epochs_of_six(rank: int, trace: dict[str, Any]) -> None:
             each["name"] = f"ProfilerStep#{int(number) % 6}"
 
 
+@pytest.mark.slow
 def test_an_epochs_last_step_that_is_missing_is_of_no_iteration(tmp_path: Path) -> None:
     run = read(write(tmp_path / "job", PLAIN, in_epochs_of_six))
     assert run.compare().facts.iterations == (1, 2, 3, 4, *range(6, 12))

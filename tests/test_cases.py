@@ -46,6 +46,7 @@ def test_waits_are_known_by_what_is_stated_or_by_the_name(
     assert not run.compare().verdict.gain_is_bound
 
 
+@pytest.mark.slow
 def test_ranks_that_only_send_may_be_stages_with_more_to_do(tmp_path: Path) -> None:
     name = "ncclDevKernel_SendRecv(x)"
     job = Job(slow_in="load", between=name, stated="send", operation="send", gradients=name)
@@ -67,6 +68,7 @@ def test_all_to_all_matches_though_ranks_send_different_sizes(tmp_path: Path) ->
     assert_slow(read(write(tmp_path / "job", job, uneven)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", mostly_slow([8, 1]))
 def test_a_record_that_is_missing_shifts_no_other_call(tmp_path: Path, steps: int) -> None:
     """A rank's trace lacks calls: the second of a step, the first one, and the last one."""
@@ -112,6 +114,7 @@ def test_a_kernel_that_nobody_knows_is_reported_and_can_be_named(
     assert_slow(read(folder, collectives={operation: pattern}))
 
 
+@pytest.mark.slow
 def test_a_kernel_beside_others_is_reported_though_it_is_shorter_by_more(tmp_path: Path) -> None:
     """What waits for a slow forward beside backward lasts longer than that."""
 
@@ -128,6 +131,7 @@ def test_a_kernel_beside_others_is_reported_though_it_is_shorter_by_more(tmp_pat
     assert "kernel acme_exchange may wait for other ranks. On rank 2" in verdict.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", mostly_slow([4, 2]))
 def test_a_kernel_whose_name_has_the_rank_is_reported_too(tmp_path: Path, ranks: int) -> None:
     def own(rank: int, trace: dict[str, Any]) -> None:
@@ -143,6 +147,7 @@ def test_a_kernel_whose_name_has_the_rank_is_reported_too(tmp_path: Path, ranks:
     assert_slow(read(folder, collectives={operation: pattern}), ranks - 2)
 
 
+@pytest.mark.slow
 def test_another_kernel_of_the_same_operator_is_no_more_work(tmp_path: Path) -> None:
     """A library measured on each rank which one is fast, and chose a slow one on rank 2."""
 
@@ -156,6 +161,7 @@ def test_another_kernel_of_the_same_operator_is_no_more_work(tmp_path: Path) -> 
     assert "kernel gemm_tile64x128 takes 14.0 ms, and other" in run.compare().verdict.sentence
 
 
+@pytest.mark.slow
 def test_copies_that_may_wait_are_reported(tmp_path: Path) -> None:
     def copying(_rank: int, trace: dict[str, Any]) -> None:
         for each in kernels(trace):
@@ -182,6 +188,7 @@ def test_a_phase_that_nobody_names_is_priced_at_its_place(tmp_path: Path, gone: 
     assert run.compare().verdict.gain_is_bound == (gone != "backward"), "then its place is unknown"
 
 
+@pytest.mark.slow
 def test_a_pause_before_the_optimizer_is_priced_there(tmp_path: Path) -> None:
     """Before forward, healing would only make the rank wait longer for the others."""
     verdict = read(write(tmp_path / "job", Job(slow_in="other"))).compare().verdict
@@ -197,6 +204,7 @@ def test_the_option_is_checked(tmp_path: Path, cli: Cli) -> None:
     cli("ingest", folder, "--collective", "barrier=(").refused(2, "regular expression")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "operator", "stated"),
     mostly_slow(
@@ -216,6 +224,7 @@ def test_what_was_not_matched_is_not_free(
     assert run.compare().verdict.gain_is_bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stated", mostly_slow(["broadcast", None]))
 def test_waits_between_the_matched_calls_of_a_capture_are_no_work(
     tmp_path: Path, stated: str | None
@@ -257,6 +266,7 @@ def test_work_beside_communication_is_work_in_a_capture(
         assert verdict.gain_ns == pytest.approx(gain_ms * 1e6, rel=0.2)
 
 
+@pytest.mark.slow
 def test_phases_that_recur_in_a_capture_have_no_one_place(tmp_path: Path) -> None:
     """The slow forward of each step delays the collectives of that step."""
     forge(scene("planted", ranks=4, iterations=8, kind="persistent"), tmp_path / "job")
@@ -268,6 +278,7 @@ def test_phases_that_recur_in_a_capture_have_no_one_place(tmp_path: Path) -> Non
     assert "slow in this capture" in verdict.sentence
 
 
+@pytest.mark.slow
 def test_gains_are_bounds_where_iterations_have_several_batches(tmp_path: Path) -> None:
     """An iteration has four batches, and all ranks meet after each."""
 
@@ -300,6 +311,7 @@ def test_time_before_the_first_phase_is_not_loading(tmp_path: Path, heads: str) 
     assert "phases-unknown" not in output, "what ran before the first end is of no iteration"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", mostly_slow(["ProfilerStep", "never"]))
 def test_a_pause_between_steps_is_only_known_as_loading_where_they_begin(
     tmp_path: Path, head: str
@@ -318,6 +330,7 @@ def test_operators_tell_phases_without_any_range(tmp_path: Path) -> None:
     assert mean_ms(run, "forward") == pytest.approx(dict.fromkeys(range(4), 5.0), abs=0.15)
 
 
+@pytest.mark.slow
 def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
     heads = ("ProfilerStep", "autograd", "aten", "nccl:", "Distributed")
 
@@ -332,6 +345,7 @@ def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
     assert all(load < 3 for load in mean_ms(run, "load").values() if load is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", mostly_slow(["my_step_{}", "epoch 3: {} of 12", "{} (try 1)", "a\nb\u200b\x07 {}"])
 )
@@ -395,6 +409,7 @@ def test_the_range_that_may_be_the_phase_is_named(tmp_path: Path, cli: Cli) -> N
     assert all(value > 10 for value in mean_ms(run, "backward").values())
 
 
+@pytest.mark.slow
 def test_layers_are_no_steps(tmp_path: Path) -> None:
     """One step of a server whose layers repeat, below a range whose name nobody knows."""
 

@@ -54,6 +54,7 @@ def test_the_readme_tells_the_planted_iterations() -> None:
     assert "i == 18" in text
 
 
+@pytest.mark.slow
 def test_of_a_whole_capture_the_reductions_of_all_steps_count(tmp_path: Path) -> None:
     """The time to the last one is nearly all work, not that of the first step."""
     result = rankscope.ingest([SAMPLE], tmp_path / "run.duckdb", iteration="whole").imbalance()

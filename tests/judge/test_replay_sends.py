@@ -13,6 +13,7 @@ from rankscope.match.clocks import Aligner
 from rankscope.match.records import ClockFit, Clocks
 from tests.judge.test_replay import US, less_work, replay
 from tests.pipeline_job import Pipeline, step_ends, write
+from tests.support import mostly_slow
 
 Side = tuple[int, int, int, int]
 """rank, instance, and when its kernel begins and ends."""
@@ -134,7 +135,7 @@ def test_a_collective_stands_in_no_queue_of_a_send_that_goes_alone() -> None:
     assert was.mean - now.mean == pytest.approx(40 * 190 / 200 / 3 * US), "rank 1 alone is sooner"
 
 
-@pytest.mark.parametrize("slow", [3, 4, 5])
+@pytest.mark.parametrize("slow", mostly_slow([3, 4, 5]))
 def test_a_pipeline_saves_what_it_would(tmp_path: Path, slow: int) -> None:
     """The first or last stage hides a part of its delay; only where it is slow is it replayed."""
     job = Pipeline(slow=(slow,))

@@ -250,6 +250,7 @@ def test_captures_without_times_go_by_the_times_of_their_files(tmp_path: Path) -
     assert at_once == {1: {"rank0.0.json", "rank1.0.json"}, 2: {"rank0.1.json", "rank1.1.json"}}
 
 
+@pytest.mark.slow
 def test_two_jobs_in_one_folder_have_windows_of_their_own(
     folder: Path, db: Path, windows: Windows
 ) -> None:

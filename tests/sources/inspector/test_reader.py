@@ -58,6 +58,7 @@ def test_who_comes_last_is_known_and_work_is_not(run: rankscope.Run) -> None:
     assert rows.filter(rank=SLOW)["collective_wait_ns"].max() < others.min() / 5
 
 
+@pytest.mark.slow
 def test_the_waits_are_those_of_the_shortest_duration(run: rankscope.Run) -> None:
     """No common clock is needed: of one sequence number, the last rank's takes shortest."""
     shown = run.timeline(range(4), run.compare().selection.numbers).collectives
