@@ -1,11 +1,10 @@
 """`python -m tests.bench.targets`: what users wait for, beside what it should be, in one table.
 
 Makes reports and databases, runs everything in turn, and writes a line for each target into
-MEASUREMENTS.md: what was
-measured, the ratio that the target limits, and the same of another checkout (`--beside TREE`) in
-the same run. Linux; 6 GB of disk. `--parts` picks some of the lines, `--rivals FOLDER` says where
-`tests/bench/rivals.sh FOLDER` installed other tools. Without nsys on PATH or in RANKSCOPE_NSYS the
-lines about exports are left out, and said so.
+MEASUREMENTS.md: what was measured, the ratio that the target limits, and the same of another
+checkout (`--beside TREE`) in the same run. Linux; 6 GB of disk. `--parts` picks some of the lines,
+`--rivals FOLDER` says where `tests/bench/rivals.sh FOLDER` installed other tools. Without nsys on
+PATH or in RANKSCOPE_NSYS the lines about exports are left out, and said so.
 """
 
 import argparse
@@ -212,8 +211,9 @@ def export(bench: Bench) -> Iterator[list[str]]:
     folder.mkdir()
     reports = [folder / f"report_rank_{rank}.nsys-rep" for rank in range(MANY)]
     for report in reports:  # copies of one would be left out
-        command = [nsys, "profile", "--trace=nvtx", "-o", str(report), sys.executable, "-c"]
-        subprocess.run([*command, NVTX_LOOP], check=True, capture_output=True)
+        command = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none"]
+        program = ["-o", str(report), sys.executable, "-c", NVTX_LOOP]
+        subprocess.run([*command, *program], check=True, capture_output=True)
     usage = subprocess.run([nsys, "export", "--help"], capture_output=True, text=True, check=True)
     kind = "parquetdir" if "parquetdir" in usage.stdout else "sqlite"
     script = (
