@@ -469,7 +469,7 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
         "selected": (*wide["iteration"].unique(),),
         "role_of": dict(wide.select("rank", "role").unique().iter_rows()),
         "spent_ns": wide["iteration_ns"].sum() // ranks,
-        "tables": lambda *_: None,
+        "tables": lambda _: lambda *_: None,
     }  # fmt: skip
     return VerdictInputs(**given | more)
 

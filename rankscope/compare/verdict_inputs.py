@@ -1,5 +1,7 @@
 """The input of the verdict of a comparison."""
 
+from functools import cache
+
 import polars as pl
 
 from rankscope.compare.collective_rows import by_collective
@@ -81,7 +83,7 @@ def verdict_inputs(
         else comparison.roles.of,
         known=excess_of(judged, metric) if metric else None,
         hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
-        tables=tables_of(tables),
+        tables=cache(lambda ranks: tables_of(tables, ranks)),
         named_work=lambda: _named_work(tables, numbers),
         exposed_transfer_ns=transfer_ns,
         unmatched_ns=unmatched_ns,

@@ -1,6 +1,6 @@
 """The input of a verdict, before anything is priced."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -8,8 +8,8 @@ import polars as pl
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rankscope.judge.causes.context import CauseContext
-from rankscope.judge.causes.registry import context_of
+from rankscope.judge.causes.context import CauseContext, Tables
+from rankscope.judge.causes.registry import compared_with, context_of
 from rankscope.judge.claims import Slow, Story
 from rankscope.judge.excess import Excess, lower_medians
 from rankscope.judge.levels import MOST
@@ -50,8 +50,8 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     role_of: dict[int, str]
     """rank → role."""
     hosts: dict[int, str | None]
-    tables: Callable[[str, Collection[int]], pl.DataFrame | None]
-    """Table and iterations → its rows of all ranks; None where the run has no such table."""
+    tables: Callable[[tuple[int, ...]], Tables]
+    """The tables of some ranks."""
     named_work: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
     """rank, kind, name, total_ns and count of ACTIVITIES, summed over the selected iterations."""
     stages: Callable[[], frozenset[tuple[int, ...]]] = field(default=frozenset)
@@ -187,9 +187,14 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
         by_phase[rows] = np.clip(np.nansum(own, axis=1), 0.0, np.maximum(totals, 0.0)[rows, None])
         return cells, by_phase, totals
 
+    def compared(self, claim: Slow) -> tuple[Tables, dict[int, str]]:
+        """The tables and roles of a claim's ranks and of those that they are compared with."""
+        roles = compared_with(self.role_of, claim.ranks)
+        return self.tables((*roles,)), roles
+
     def context(self, claim: Slow) -> CauseContext:
         """The input of the detectors, which find why the ranks of a claim are slow."""
         of_ranks = pl.col("rank").is_in(claim.ranks)
         rows = self.flags.filter(of_ranks & pl.col("iteration").is_in(claim.pattern.iterations))
         _, cause, _ = self.extent(claim)
-        return context_of(self.tables, self.role_of, rows, cause)
+        return context_of(*self.compared(claim), rows, cause)

@@ -185,7 +185,7 @@ def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Strag
     named = np.isin(inputs.excess.ranks, claim.ranks)
     mean = healed[np.ix_(named, np.isin(inputs.excess.numbers, numbers))].sum(axis=2).mean(axis=1)
     excess = dict(zip(inputs.excess.ranks[named].tolist(), mean.tolist(), strict=True))
-    work = more_work(inputs.tables, inputs.role_of, numbers).filter(pl.col("more"))
+    work = more_work(*inputs.compared(claim), numbers).filter(pl.col("more"))
     if _is_beside_steps(inputs, claim):
         work = work.clear()
     more = tuple(

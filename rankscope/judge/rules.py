@@ -221,7 +221,9 @@ def slow_link(judged: Judgement) -> Verdict | None:
     place = f", all on {min(map(str, places))}" * on_one
     groups = slow.slow["group"].n_unique()
     more = f", one of {groups} slow ones," * (groups > 1)
-    adapters = network_words(inputs.tables, members, {*iterations}, inputs.numbers, inputs.hosts)
+    adapters = network_words(
+        inputs.tables((*inputs.hosts,)), members, {*iterations}, inputs.numbers, inputs.hosts
+    )
     return replace(
         verdict,
         sentence=f"The transfer is slow: {first['operation']} on {first['label']} "

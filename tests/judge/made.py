@@ -48,8 +48,10 @@ def of_kernels(wide: pl.DataFrame, kernels: list[dict[str, object]]) -> VerdictI
     return inputs_of(
         wide,
         run=SUMMARY,
-        tables=lambda name, numbers: (
-            table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
+        tables=lambda _: (
+            lambda name, numbers: (
+                table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
+            )
         ),
         named_work=lambda: table.group_by("rank", "kind", "name").agg(
             pl.col("total_ns", "count").sum()

@@ -1,7 +1,8 @@
 """All causes that can be found, and what they find in a run."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
+from random import Random
 
 import polars as pl
 from msgspec.structs import replace
@@ -56,24 +57,50 @@ MOST_CLAUSES = 3
 ADDED_UP = {"kernel": "kernels", "kernels": "kernels", "copy": "copies", "set": "copies"}
 """`Finding.activity` of work that adds up → what several are called. A range may contain others."""
 
+MOST_PEERS = 64
+"""Other ranks of a role that slow ones are compared with: their median errs by a sixth of the
+spread between ranks."""
+
+PEERS_OF_EACH = 8
+"""The same for each slow rank, where many are slow: the middle then stays among the peers."""
+
 MOSTLY_EXPLAINED = 0.7
 """Findings that explain this share of the phase's excess leave nothing to be called unexplained."""
 
 
-def tables_of(run: RunTables) -> Tables:
+def tables_of(run: RunTables, ranks: Collection[int] | None = None) -> Tables:
     """The tables of a stored run that have rows per rank and iteration.
 
     Counters are those of the devices that the rank uses, wherever they were recorded.
+
+    Args:
+        run: the tables.
+        ranks: whose rows are read; None: of all.
     """
 
     @cache  # the rules of a verdict ask for the same iterations
     def table(name: str, iterations: tuple[int, ...]) -> pl.DataFrame | None:
         if name not in PER_RANK:
             return None
-        rows = run.read(name, iterations=iterations)
-        return by_rank(rows, run.ranks) if name == COUNTERS_TABLE else rows
+        if name == COUNTERS_TABLE:
+            return by_rank(run.read(name, iterations=iterations), run.ranks)
+        return run.read(name, ranks=ranks, iterations=iterations)
 
     return lambda name, iterations: table(name, (*iterations,))
+
+
+def compared_with(roles: dict[int, str], ranks: Collection[int]) -> dict[int, str]:
+    """Some ranks and the others of their roles, of which a sample is enough: rank → role.
+
+    A sample is so large that these ranks hardly move its median.
+    """
+    compared = {rank: roles[rank] for rank in ranks}
+    for role in sorted({*compared.values()}):
+        own = sum(each == role for each in compared.values())
+        peers = [rank for rank in sorted(roles) if roles[rank] == role and rank not in compared]
+        most = min(len(peers), max(MOST_PEERS, PEERS_OF_EACH * own))
+        compared |= dict.fromkeys(Random(0).sample(peers, most), role)
+    return compared
 
 
 def context_of(

@@ -113,6 +113,18 @@ def test_a_table_is_read_once_and_only_in_the_flagged_iterations() -> None:
     assert sorted(read) == [(name, [4]) for name in sorted({"activities", *asked})]
 
 
+def test_slow_ranks_are_compared_with_a_sample_of_their_role() -> None:
+    """Of 500 ranks of two roles; where many are slow, most of those compared are not."""
+    roles = {rank: "odd" if rank % 2 else "even" for rank in range(500)}
+    few = registry.compared_with(roles, [7])
+    assert few[7] == "odd"
+    assert {*few.values()} == {"odd"}
+    assert len(few) == 1 + registry.MOST_PEERS
+    many = registry.compared_with(roles, range(1, 41, 2))
+    assert len(many) == 20 + 20 * registry.PEERS_OF_EACH
+    assert registry.compared_with({0: "all", 1: "all", 2: "other"}, [1]) == {0: "all", 1: "all"}
+
+
 def test_every_cause_has_one_detector_with_all_that_users_need() -> None:
     assert sorted(each.kind for each in registry.DETECTORS) == sorted(CauseKind)
     for detector in registry.DETECTORS:
