@@ -50,6 +50,9 @@ HAS_MORE = ("has more to do", "have more to do")
 SlowSet = tuple[tuple[int, ...], tuple[int, ...]]
 """Ranks, and the iterations in which they are slow together."""
 
+Labels = list[tuple[str, int]]
+"""Label and rank of each pick; a rank appears once."""
+
 
 class Look(Struct, frozen=True):
     """An iteration to look at, and why.
@@ -200,8 +203,8 @@ def pick(
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
-    A slow rank is never the median one. Ranks that lead are picked where none is slow. The
-    iterations to look at are one of each slow set of ranks, and a typical one, if there are
+    The three are in the role of the first slow one. Ranks that lead are picked where none is slow.
+    The iterations to look at are one of each slow set of ranks, and a typical one, if there are
     several; all in one window of the profiler's schedule, which is one file of each rank.
 
     Args:
@@ -224,18 +227,17 @@ def pick(
         UsageError: no rank has the metric.
     """
     column = column_of(metric)
-    ranked = ranked.select("rank", column).drop_nulls().sort(column, "rank")
-    if ranked.is_empty():
+    values = dict(ranked.select("rank", column).drop_nulls().sort(column, "rank").iter_rows())
+    if not values:
         raise UsageError(
             f"--metric {metric}: unknown on every rank of this run",
             hint="rankscope imbalance shows which metrics there are",
         )
-    ranked_ranks = {*ranked["rank"].to_list()}
     slow, leads = (
         [
             (known, when)
             for ranks, when in sets
-            if (known := tuple(r for r in ranks if r in ranked_ranks))
+            if (known := tuple(rank for rank in ranks if rank in values))
         ]
         for sets in (slow, leads)
     )
@@ -245,8 +247,11 @@ def pick(
     )
     at_fault = {rank for ranks, _ in slow if ranks not in given_more for rank in ranks}
     slow_ranks, role = named or leading, (roles or {}).get
-    peers = {rank for rank in ranked_ranks for one in slow_ranks[:1] if role(rank) == role(one)}
-    labelled = _labelled(ranked, column, slow_ranks, "slow" if named else "leads", peers)
+    peers = [rank for rank in values for one in slow_ranks[:1] if role(rank) == role(one)]
+    labelled = _low_median_high(peers if len(peers) > 1 else [*values], values, slow_ranks)
+    three = {rank for _, rank in labelled}
+    more = [rank for rank in slow_ranks if rank not in three]
+    labelled += [("slow" if named else "leads", rank) for rank in more]
     picked = [rank for _, rank in labelled]
     rows, seen = rows_of(picked), views_of(picked)
     lengths = {
@@ -258,7 +263,6 @@ def pick(
     begins = {rank: files[rank].starts_ns[place] for rank in picked}
     axes = _Axes(seen, lengths, utc_starts, begins)
     looks = _looks(rows, column, slow, leads, given_more, axes, flagged)
-    values = dict(ranked.select("rank", column).iter_rows())
     reports = {rank: located(files[rank].paths[place], database) for rank in picked}
     return Picks(
         metric,
@@ -270,7 +274,7 @@ def pick(
                 file=openable_report(reports[rank]),
                 host=processes[rank][0],
                 pid=processes[rank][1],
-                value=values.get(rank),
+                value=values[rank],
                 worst=looks[0].windows[at],
                 typical=looks[-1].windows[at],
                 slow=rank in named,
@@ -327,9 +331,7 @@ def _looks(
     return looks
 
 
-def _where_nobody_else_is(
-    slow: Sequence[SlowSet],
-) -> list[SlowSet]:
+def _where_nobody_else_is(slow: Sequence[SlowSet]) -> list[SlowSet]:
     """Each slow set with the iterations in which no other set is slow; with all, if there are none.
 
     Beside a rank that stalls, one that is always a little slow is not seen.
@@ -409,42 +411,19 @@ def openable_report(report: Path) -> Path | None:
     return next((path for _, path in formats.forms(report) if path.exists()), None)
 
 
-def _labelled(
-    ranked: pl.DataFrame,
-    column: str,
-    slow_ranks: tuple[int, ...],
-    called: str,
-    peers: Collection[int],
-) -> list[tuple[str, int]]:
-    """Label and rank of each pick; a rank appears once.
+def _low_median_high(order: list[int], values: Mapping[int, int], slow: Collection[int]) -> Labels:
+    """The three picks of the ranks in `order`, which is by score, then rank; fewer of few ranks.
 
-    Args:
-        ranked: rank and score, by score, then rank.
-        column: the score's name.
-        slow_ranks: ranks to add if they are none of the three; none of them is the median one,
-            beside which they are looked at.
-        called: their label.
-        peers: the ranks that do the work of the first of them; the median one is one of these.
+    The median one, beside which slow ranks are looked at, is none of these.
     """
-    order = ranked.select("rank", column).rows()
-    lowest, *unlabelled = order
-    labelled = [("min", lowest[0])]
-    if unlabelled:
-        highest = min(rank for rank, value in unlabelled if value == unlabelled[-1][1])
-        unlabelled = [
-            (rank, value)
-            for rank, value in unlabelled
-            if rank != highest and rank not in slow_ranks
-        ]
-        if beside := [each for each in unlabelled if each[0] in peers]:
-            unlabelled, order = beside, [each for each in order if each[0] in peers]
-        if unlabelled:
-            median = order[(len(order) - 1) // 2][1]
-            nearest = min(unlabelled, key=lambda each: (abs(each[1] - median), each[0]))
-            labelled.append(("median", nearest[0]))
-        labelled.append(("max", highest))
-    named = {rank for _, rank in labelled}
-    return labelled + [(called, rank) for rank in slow_ranks if rank not in named]
+    lowest, *others = order
+    if not others:
+        return [("min", lowest)]
+    highest = min(rank for rank in others if values[rank] == values[others[-1]])
+    median = values[order[(len(order) - 1) // 2]]
+    between = [rank for rank in others if rank != highest and rank not in slow]
+    nearest = sorted(between, key=lambda rank: (abs(values[rank] - median), rank))[:1]
+    return [("min", lowest), *(("median", rank) for rank in nearest), ("max", highest)]
 
 
 def _per_iteration(wide: pl.DataFrame, column: str) -> pl.DataFrame:

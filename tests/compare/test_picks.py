@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rankscope.compare.picks import Picks, SlowSet, _labelled, openable_report, pick
+from rankscope.compare.picks import Picks, SlowSet, openable_report, pick
 from rankscope.compare.report_files import ReportFiles
 from rankscope.compare.scores import scores
 from rankscope.errors import UsageError
@@ -30,6 +30,7 @@ def picked(
     also: tuple[SlowSet, ...] = (),
     files: dict[int, ReportFiles] | None = None,
     flagged: Counter[int] | None = None,
+    roles: dict[int, str] | None = None,
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
@@ -43,7 +44,7 @@ def picked(
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
     sets = [(slow, iterations), *also]
     seen = filled(views, RANK_ITERATIONS)
-    return picked_from(wide, seen, files, starts, sets, more, flagged, leads, no_load)
+    return picked_from(wide, seen, files, starts, sets, more, flagged, leads, no_load, roles)
 
 
 def picked_from(
@@ -56,6 +57,7 @@ def picked_from(
     flagged: Counter[int] | None = None,
     leads: tuple[SlowSet, ...] = (),
     no_load: int = -1,
+    roles: dict[int, str] | None = None,
 ) -> Picks:
     wide = wide.with_columns(load_ns=pl.when(pl.col("iteration") != no_load).then(1))
     return pick(
@@ -70,6 +72,7 @@ def picked_from(
         [more],
         flagged or Counter(),
         leads,
+        roles=roles,
     )
 
 
@@ -319,14 +322,17 @@ def test_metrics_nobody_has_are_refused(sample: Stored) -> None:
         sample.run.pick_reports(metric="nonsense")
 
 
-def test_the_median_is_one_that_does_the_same_work() -> None:
+def test_slow_ranks_are_shown_beside_those_that_do_the_same_work() -> None:
     """The ranks of another stage of a pipeline do not show what a slow one lacks."""
-    ranked = pl.DataFrame({"rank": [5, 1, 0, 3, 2, 4], "work_ns": [1, 2, 3, 4, 5, 9]})
-
-    def median(*peers: int) -> int:
-        return dict(_labelled(ranked, "work_ns", (4,), "slow", peers))["median"]
-
-    assert median(*range(6)) == 0
-    assert median(2, 3, 4) == 2
-    assert median(4) == 0, "nobody else does that work"
-    assert median(4, 5) == 0, "the other one is the lowest"
+    values: dict[int, list[int | None]] = {5: [1], 1: [2], 0: [3], 3: [4], 2: [5], 4: [9]}
+    for peers, output in (
+        (range(6), [("min", 5), ("median", 0), ("max", 4)]),
+        ((2, 3, 4), [("min", 3), ("median", 2), ("max", 4)]),
+        ((4, 5), [("min", 5), ("max", 4)]),
+        ((4,), [("min", 5), ("median", 0), ("max", 4)]),
+    ):
+        roles = {rank: "stage 1" if rank in peers else "stage 0" for rank in values}
+        assert labels(picked(values, 4, roles=roles)) == output
+    later = {rank: "stage 1" if rank in (0, 3) else "stage 0" for rank in values}
+    both = picked(values, 4, also=(((3,), (0,)),), roles=later)
+    assert labels(both) == [("min", 5), ("median", 1), ("max", 4), ("slow", 3)]
