@@ -85,7 +85,8 @@ def averaged(comparison: Comparison) -> str:
 def on_average(comparison: Comparison, excess: pl.DataFrame, *, of_work: bool) -> str:
     """The ranks that work longest on average, as the title of a picture of means.
 
-    Where the verdict names some of them, it is about these alone.
+    Where the verdict names ranks, it is about these alone; it is the verdict, if they work no
+    longer on average.
 
     Args:
         of_work: whether `excess` is of work alone; else waiting is in it.
@@ -94,18 +95,18 @@ def on_average(comparison: Comparison, excess: pl.DataFrame, *, of_work: bool) -
     """
     ranked = excess.drop_nulls().sort("excess_ns", "rank", descending=[True, False])
     large = ranked.filter(pl.col("excess_ns") >= LEAST_GAIN * pl.col("median_ns"))
+    if named := comparison.verdict.named:
+        large = large.filter(pl.col("rank").is_in(named))
+        if large.is_empty():
+            return verdict_title(comparison)
     than, when_ = median_name(comparison), averaged(comparison)
     verb, when_ = ("works", when_) if of_work else ("takes", f"{when_} (waiting included)")
-    if large.is_empty() and not of_work and comparison.verdict.named:
-        return verdict_title(comparison)  # the others wait for them, and so all take as long
     if large.is_empty():
         most = ranked.row(0, named=True)
         return (
             f"No rank {verb} {percent(LEAST_GAIN)} longer than {than} {when_}: at most "
             f"{milliseconds(most['excess_ns'])} of {milliseconds(most['median_ns'])} ms"
         )
-    named = large.filter(pl.col("rank").is_in(comparison.verdict.named))
-    large = large if named.is_empty() else named
     (first, amount), *others = large.head(MOST_NAMED).select("rank", "excess_ns").iter_rows()
     more = [f"rank {rank} {milliseconds(ns)} ms" for rank, ns in others]
     more += [counted(large.height - MOST_NAMED, "more rank")] if large.height > MOST_NAMED else []

@@ -68,17 +68,12 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         if shares.communication
         else "how much of them is work is unknown"
     )
+    title = _title(comparison, shares)
+    content = f"phases of an iteration, per rank: {sides}; mean over {shares.over}"
     sheet = new_sheet(
         WIDTH,
         0.45 + below + height + 0.2,
-        Caption(
-            _title(comparison, shares),
-            subtitle(
-                comparison,
-                f"phases of an iteration, per rank: {sides}; mean over {shares.over}",
-            ),
-            footer(comparison, *shares.notes),
-        ),
+        Caption(title, subtitle(comparison, content, title), footer(comparison, *shares.notes)),
         theme,
     )
     bottom = below + 0.45
