@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from rankscope.errors import UnreadableReport
+
 if TYPE_CHECKING:
     from rankscope.model.reports import CaptureFacts, Trace
     from rankscope.sources.conventions import Vocabulary
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
 
 COPY_HINT = "was it still being written, or cut while copying? Copy it again"
 """What to do about a file that ends too early."""
+
+
+def not_opened(path: Path, error: OSError) -> UnreadableReport:
+    """The error of a file that the system does not let read."""
+    text = f"{path}: cannot be read ({error.strerror})"
+    return UnreadableReport(text, hint="check its permissions")
 
 
 class Viewer(Enum):

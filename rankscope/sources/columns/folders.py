@@ -47,10 +47,6 @@ class FolderColumns(Columns):
             self._columns[table] = frozenset(names)
         return file.is_file() and self._columns[table].issuperset(columns)
 
-    def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
-        """The requested columns and rows; Binary whatever the declared type."""
-        return self._read(table, wanted)
-
     def chunks(
         self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
@@ -63,19 +59,19 @@ class FolderColumns(Columns):
             raise self._unreadable(file) from error
         most = self.limits.piece_rows
         for number in range(max(1, -(-rows // most))) if chosen is None else chosen:
-            piece = number * most, most
-            yield self._read(table, wanted, piece)
+            yield self.rows(table, wanted, number * most, most)
 
-    def _read(
-        self, table: str, wanted: ColumnRequest, piece: tuple[int, int | None] = (0, None)
+    def rows(
+        self, table: str, wanted: ColumnRequest, first: int = 0, most: int | None = None
     ) -> pl.DataFrame:
+        """The requested columns and rows; Binary whatever the declared type."""
         self.has(table)
         file = self._file(table)
         only = wanted.only
         named = dict.fromkeys([*wanted.types, *(only[:1] if only else ())])
         names = [name for name in named if name in self._columns[table]]
         try:
-            frame = self._table(file, names, *piece)
+            frame = self._table(file, names, first, most)
         except Exception as error:
             raise self._unreadable(file) from error
         if only is not None:

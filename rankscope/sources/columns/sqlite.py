@@ -30,6 +30,7 @@ from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.loader import compiled
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
 from rankscope.sources.columns.text import decoded, strings, undecoded
+from rankscope.sources.report_format import not_opened
 
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcConnection, AdbcDatabase
@@ -125,10 +126,6 @@ class SQLiteColumns(Columns):
     def has(self, table: str, *columns: str) -> bool:
         """Whether the file has `table` with all of `columns`."""
         return table in self._tables and self._tables[table].issuperset(columns)
-
-    def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
-        """The requested columns and rows."""
-        return pl.concat(self.chunks(table, wanted, None), rechunk=False)
 
     def chunks(
         self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
@@ -299,9 +296,7 @@ class SQLiteColumns(Columns):
                 head = file.read(HEADER_BYTES)
                 self._bytes = size = os.fstat(file.fileno()).st_size
         except OSError as error:
-            raise UnreadableReport(
-                f"{self.path}: cannot be read ({error.strerror})", hint="check its permissions"
-            ) from error
+            raise not_opened(self.path, error) from error
         if not head:
             raise UnreadableReport(f"{self.path}: is empty", hint=HINT)
         if head[8:12] == b"DUCK":

@@ -31,6 +31,7 @@ from rankscope.model.reports import CaptureFacts, Claim, Loss, RankEvidence, Tra
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform, empty
 from rankscope.sources.conventions import stated_operations
 from rankscope.sources.environment import first_printable
+from rankscope.sources.report_format import not_opened
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
 
@@ -121,22 +122,19 @@ class Message(msgspec.Struct):
     event_trace_ts: Times | None = None
 
 
-class Line(msgspec.Struct):
-    """The fields of a line that are used."""
-
-    header: Header | None = None
-    metadata: Metadata | None = None
-    dump_stats: Stats | None = None
-    coll_perf: Collective | None = None
-    p2p_perf: Message | None = None
-
-
 class Head(msgspec.Struct):
     """The fields of a line that say whose it is."""
 
     header: Header | None = None
     metadata: Metadata | None = None
     dump_stats: Stats | None = None
+
+
+class Line(Head):
+    """The fields of a line that are used."""
+
+    coll_perf: Collective | None = None
+    p2p_perf: Message | None = None
 
 
 class Owner(Struct):
@@ -146,7 +144,7 @@ class Owner(Struct):
     communicators: dict[str, Header] = {}
     dropped: dict[str, int] = {}  # communicator → operations
 
-    def add(self, line: Line | Head) -> None:
+    def add(self, line: Head) -> None:
         """Add what a line says."""
         if line.metadata is not None:
             self.process = line.metadata
@@ -262,9 +260,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                 if line.strip():
                     yield line
     except OSError as error:
-        raise UnreadableReport(
-            f"{path}: cannot be read ({error.strerror})", hint="check its permissions"
-        ) from error
+        raise not_opened(path, error) from error
 
 
 def _no_dump(path: Path) -> UnreadableReport:

@@ -22,7 +22,7 @@ import msgspec
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.kineto.limits import LIMITS, Limits
-from rankscope.sources.report_format import COPY_HINT
+from rankscope.sources.report_format import COPY_HINT, not_opened
 from rankscope.util.wording import counted
 
 CONTROL = bytes(each if each >= 0x20 else 0x20 for each in range(256))
@@ -413,9 +413,7 @@ def _opened(path: Path) -> BufferedIOBase:
             packed = file.read(2) == b"\x1f\x8b"
         return gzip.open(path) if packed else path.open("rb")
     except OSError as error:
-        raise UnreadableReport(
-            f"{path}: cannot be read ({error.strerror})", hint="check its permissions"
-        ) from error
+        raise not_opened(path, error) from error
 
 
 def _last_borders(data: bytes) -> list[int]:
@@ -437,9 +435,4 @@ def _decoded(decoder: msgspec.json.Decoder[T], data: bytes, repair: bool = True)
     except FAULTS as error:
         if not repair:
             raise Malformed from error
-    try:
-        return decoder.decode(repaired(data))
-    except msgspec.ValidationError:
-        raise
-    except FAULTS as error:
-        raise Malformed from error
+    return _decoded(decoder, repaired(data), repair=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import CaptureFacts
 from rankscope.sources.environment import claims_of, local_rank_of
-from rankscope.sources.report_format import COPY_HINT
+from rankscope.sources.report_format import COPY_HINT, not_opened
 
 MAGIC = b"NVIDIA Tegra Profiler Report "
 END = b"[END]"
@@ -76,9 +76,7 @@ def _checked_head(path: Path) -> tuple[str | None, bytes]:
             if file.read() != END:
                 raise UnreadableReport(f"{path}: is truncated", hint=COPY_HINT)
     except OSError as error:
-        raise UnreadableReport(
-            f"{path}: cannot be read ({error.strerror})", hint="check its permissions"
-        ) from error
+        raise not_opened(path, error) from error
     dot = head.find(b".", len(MAGIC))
     if not 0 < dot < 200:
         return None, b""
