@@ -1,7 +1,7 @@
 """The console blocks of the README and the documents: they show what the commands print.
 
-`python -m tests.readme` writes them, the table of sources and metrics in FORMATS.md, the JSON
-Schema and the keys of JSON in CONTRACT.md, and the reference of commands; tests compare them.
+`python -m tests.readme` writes them, the JSON Schema and the keys of JSON in CONTRACT.md, and the
+reference of commands; tests compare them.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ from pathlib import Path
 from rankscope_cli.main import main
 
 from rankscope.output import explain
-from tests.availability import availability_table
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,11 +27,6 @@ PAGES = (README, *sorted((ROOT / "rankscope" / "docs").glob("*.md")))
 BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
 """A console block: a command, and what it prints."""
 
-TABLE = re.compile(
-    r"(?<=availability\.py -->\n\n).*?(?=\n\n<!-- end of the written table -->)", re.DOTALL
-)
-"""The table of sources and metrics."""
-
 KEYS = re.compile(r"(?<=output/documents/ -->\n\n).*?(?=\n\n<!-- end of the keys -->)", re.DOTALL)
 """The keys of JSON."""
 
@@ -41,8 +35,8 @@ SETUP = "rankscope ingest sample_reports/ddp_4ranks --quiet"
 
 
 def tabulated(text: str) -> str:
-    """`text` with the current table of sources and metrics, and keys of JSON, if it has them."""
-    return KEYS.sub(lambda _: keys(), TABLE.sub(lambda _: availability_table(), text))
+    """`text` with the current keys of JSON, if it has them."""
+    return KEYS.sub(lambda _: keys(), text)
 
 
 def keys() -> str:

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from rankscope.util.wording import ms
-from tests.readme import BLOCK, PAGES, README, ROOT, TABLE, filled, steady, tabulated
+from tests.readme import BLOCK, PAGES, README, ROOT, filled, steady
 from tests.support import SAMPLE, Cli, Stored, asked, mostly_slow
 
 PICTURES = ROOT / "sample_reports" / "pictures"
@@ -28,12 +28,6 @@ def test_console_blocks_show_what_the_commands_print(page: Path) -> None:
     text = page.read_text("utf-8")
     assert text.count("```console") == len(BLOCK.findall(text))
     assert steady(filled(text)) == steady(text), "python -m tests.readme writes them"
-
-
-def test_the_table_of_sources_is_that_of_the_registry() -> None:
-    text = (ROOT / "rankscope" / "docs" / "FORMATS.md").read_text("utf-8")
-    assert len(TABLE.findall(text)) == 1
-    assert tabulated(text) == text, "python -m tests.readme writes it"
 
 
 @pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.png")), ids=lambda path: path.stem)

@@ -2,8 +2,7 @@
 
 Everything that is shown of a metric derives from its row: the column of the metric table, the
 column and the comment in the database, the unit and the keys in JSON, headings of text, HTML and
-Markdown tables, names and units on the page, `--metric` with its completion and its error, and the
-table of sources and metrics in the documentation (`tests/availability.py`).
+Markdown tables, names and units on the page, `--metric` with its completion and its error.
 
 CONTRIBUTING.md says how to add one.
 """
