@@ -12,6 +12,7 @@ from rankscope.model.reports import RunWarning
 from rankscope.model.results import RunFacts
 from rankscope.sources.same_job import CLOCK_SLACK_NS
 from rankscope.store.tables import RunTables
+from rankscope.util.grouping import grouped
 from rankscope.util.wording import agreeing, counted, ms, percent
 
 BEGAN_APART = 0.05
@@ -119,9 +120,7 @@ def keep_time(ranks: Collection[int], clocks: Clocks) -> bool:
 
 def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:
     """Warnings about ranks whose host's time of day is far from the lowest rank's."""
-    by_amount: dict[int, list[int]] = {}
-    for rank, seconds in far_clocks(scope, clocks).items():
-        by_amount.setdefault(seconds, []).append(rank)
+    by_amount = grouped((seconds, rank) for rank, seconds in far_clocks(scope, clocks).items())
     return [
         RunWarning(
             "clock-wrong",

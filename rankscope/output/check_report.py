@@ -7,6 +7,7 @@ import polars as pl
 
 from rankscope.model.reports import Abilities, CheckedReport, RunWarning
 from rankscope.output.table_layout import Table
+from rankscope.util.grouping import grouped
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import UNKNOWN, agreeing, and_more, counted, ranks_text, span
 
@@ -78,9 +79,7 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
         return f"None of the {counted(len(reports), 'report')} can be used."
     by_run = _by_run(usable)
     runs = f"; they are of {counted(len(by_run), 'run')}" if len(by_run) > 1 else ""
-    runs_by_verdict: dict[str, list[int]] = {}
-    for number, reports_of_run in by_run.items():
-        runs_by_verdict.setdefault(_expected_verdict(reports_of_run), []).append(number)
+    runs_by_verdict = grouped((_expected_verdict(each), number) for number, each in by_run.items())
     can = "read" if any("nothing-to-compare" in _codes(each) for each in usable) else "used"
     count = f"{len(usable)} of {counted(len(reports), 'report')} can be {can} ({_ranks(usable)})"
     if len(runs_by_verdict) == 1:
@@ -124,11 +123,12 @@ def _expected_verdict(usable: list[CheckedReport]) -> str:
 
 def runs(reports: tuple[CheckedReport, ...]) -> list[str]:
     """The runs of the reports, if there are several, each with its commands."""
-    by_hint: dict[str, list[CheckedReport]] = {}
-    for report in reports:
-        for problem in report.problems:
-            if problem.code == ANOTHER_RUN:
-                by_hint.setdefault(problem.hint, []).append(report)
+    by_hint = grouped(
+        (problem.hint, report)
+        for report in reports
+        for problem in report.problems
+        if problem.code == ANOTHER_RUN
+    )
     return [
         f"run {members[0].run} ({counted(len(members), 'report')}, {_ranks(members)}) → "
         f"{sanitized(hint, 1000)}"
@@ -211,10 +211,7 @@ def _causes(
 
 def _by_run(reports: list[CheckedReport]) -> dict[int, list[CheckedReport]]:
     """The reports of each run, in the order of the runs."""
-    by_run: dict[int, list[CheckedReport]] = {}
-    for report in sorted(reports, key=lambda each: each.run):
-        by_run.setdefault(report.run, []).append(report)
-    return by_run
+    return grouped((each.run, each) for each in sorted(reports, key=lambda each: each.run))
 
 
 def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:
@@ -223,9 +220,7 @@ def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:
     if show_all or len(reports) <= MOST_LINES:
         rows = [(_name(report, folder), *_answers([report])) for report in reports]
     else:
-        groups: dict[tuple[str, ...], list[CheckedReport]] = {}
-        for report in reports:
-            groups.setdefault((*_answers([report])[1:], *_codes(report)), []).append(report)
+        groups = grouped(((*_answers([each])[1:], *_codes(each)), each) for each in reports)
         rows = [
             (
                 _name(group[0], folder) + (f" and {len(group) - 1} like it" if group[1:] else ""),

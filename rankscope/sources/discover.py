@@ -18,9 +18,13 @@ from rankscope.model.reports import ReportFile
 from rankscope.sources import formats
 from rankscope.sources.name_numbers import numbered
 from rankscope.sources.report_format import Format
+from rankscope.util.grouping import grouped
 
 UNPACK = {".gz": "gunzip", ".xz": "unxz", ".zst": "unzstd", ".bz2": "bunzip2", ".lz4": "unlz4"}
 """Suffixes of packed files → the command that unpacks one."""
+
+FOREIGN = ".xplane.pb"
+"""The ending of profiles of JAX and TensorFlow, which are not read."""
 
 SAMPLE_BYTES = 2**12
 """Bytes of the beginning, the middle and the end of a report in which copies must agree."""
@@ -79,9 +83,7 @@ def discover(
             continue
         if _without_numbers(unpacked) in names_without_numbers and (problem := _no_report(file)):
             fail(file, problem)
-    forms: dict[tuple[str, Path], list[ReportFile]] = {}
-    for resolved, report in by_path.items():
-        forms.setdefault(_report_key(resolved, report), []).append(report)
+    forms = grouped((_report_key(resolved, each), each) for resolved, each in by_path.items())
     return sorted(map(_best, forms.values()), key=lambda report: report.path)
 
 
@@ -102,10 +104,7 @@ def united(
     """
     copies = _copies(reports, stored)
     by_path = {each.path: each for each in reports if each.path not in copies}
-    by_kind: dict[str, list[ReportFile]] = {}
-    for each in by_path.values():
-        by_kind.setdefault(each.kind, []).append(each)
-    for kind, same_kind in by_kind.items():
+    for kind, same_kind in grouped((each.kind, each) for each in by_path.values()).items():
         find = formats.named(kind).joined
         windows = (
             [] if find is None or len(same_kind) < 2 else find(each.path for each in same_kind)
@@ -125,10 +124,11 @@ def _copies(reports: Iterable[ReportFile], stored: Sequence[ReportFile]) -> dict
     by_age = sorted(
         reports, key=lambda each: (each.path not in stored_paths, each.modified_ns, each.path)
     )
-    by_length: dict[tuple[str, int], list[Path]] = {}
-    for each in (*elsewhere.values(), *by_age):
-        if not formats.named(each.kind).folders:
-            by_length.setdefault((each.kind, _length(each)), []).append(each.path)
+    by_length = grouped(
+        ((each.kind, _length(each)), each.path)
+        for each in (*elsewhere.values(), *by_age)
+        if not formats.named(each.kind).folders
+    )
     copies: dict[Path, Path] = {}
     for (_, length), paths in by_length.items():
         sample = _checksum if any(map(_is_packed, paths)) else partial(_sample, size=length)
@@ -291,6 +291,7 @@ def _walk(
         yield path, kind
         return
     seen: set[tuple[int, int]] = set()
+    endings = (*formats.suffixes(), *UNPACK, FOREIGN)  # to look at the names alone is far faster
 
     def unlisted(error: OSError) -> None:
         problem = ReportError(
@@ -309,7 +310,8 @@ def _walk(
             (Path(folder) / name, kind) for name in subfolders if (kind := formats.of_folder(name))
         )
         subfolders[:] = sorted(name for name in subfolders if not formats.of_folder(name))
-        for file in (Path(folder) / name for name in sorted(names)):
+        of_interest = sorted(name for name in names if name.lower().endswith(endings))
+        for file in (Path(folder) / name for name in of_interest):
             if _is_odd(mode := _mode(file)):  # opening it could take for ever
                 if formats.of_name(file.name):
                     fail(file, _odd(file, mode))
@@ -343,7 +345,7 @@ def _foreign(path: Path) -> UnreadableReport | None:
         return UnreadableReport(
             f"{path}: is packed", hint=f"unpack it: {UNPACK[path.suffix]} {shlex.quote(str(path))}"
         )
-    if path.name.endswith(".xplane.pb"):
+    if path.name.endswith(FOREIGN):
         return UnreadableReport(
             f"{path}: is a profile of JAX or TensorFlow, which rankscope does not read",
             hint="record every process of the job with nsys: rankscope capture writes the script",

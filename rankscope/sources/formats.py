@@ -72,9 +72,14 @@ def of_content(name: str) -> Format | None:
     return next((each for each in _by_suffix(name) if each.sniff is not None), None)
 
 
+def suffixes() -> tuple[str, ...]:
+    """Endings of files that may be reports, in lower case."""
+    return tuple(end for each in FORMATS for end in each.suffixes)
+
+
 def is_known(name: str) -> bool:
     """Whether files with such a name may be reports."""
-    return bool(_by_suffix(name))
+    return name.lower().endswith(suffixes())
 
 
 def of_named_file(path: Path) -> Format:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import Claim, RankEvidence, ReportFile
 from rankscope.sources import formats
+from rankscope.util.grouping import grouped
 
 NAMES_DIFFER = RankEvidence("file names", EvidenceKind.FILE_NAME)
 NODES = RankEvidence("node and device in names", EvidenceKind.ORDER, own=True)
@@ -63,9 +64,7 @@ def numbered(
     paths = [each.path for each in reports]
     nodes, grid = _grid(paths)
     hint = grid or _varying(paths)
-    folders: dict[Path, list[Path]] = {}
-    for each in reports:
-        folders.setdefault(each.path.parent, []).append(each.path)
+    folders = grouped((path.parent, path) for path in paths)
     alone = [path for path, *others in folders.values() if not others]
     ranks: dict[Path, int] = {}
     if len({HANDLER_ENDING.sub("", formats.title(path)) for path in alone}) > 1:

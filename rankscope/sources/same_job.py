@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rankscope.errors import ForeignRun
+from rankscope.util.grouping import grouped
 from rankscope.util.numbers import NEVER
 from rankscope.util.wording import counted
 
@@ -44,9 +45,7 @@ def clock_slack_ns(captures: Sequence[Capture]) -> int:
     alone = all(len(each) == 1 for each in ranks) and len({*ranks}) == len(ranks)
     if not alone or len(sizes) != 1:
         return CLOCK_SLACK_NS
-    by_host: dict[str | None, list[Capture]] = {}
-    for each in captures:
-        by_host.setdefault(each.host, []).append(each)
+    by_host = grouped((each.host, each) for each in captures)
     whole = len(ranks) == sizes.pop() and None not in by_host
     together = all(pause_ns(each) <= CLOCK_SLACK_NS for each in by_host.values())
     return NEVER if whole and together else CLOCK_WRONG_NS

@@ -18,6 +18,7 @@ from rankscope.model.reports import CheckWarning, RankRows, ReportRows
 from rankscope.sources.same_job import CLOCK_SLACK_NS
 from rankscope.store.tables import LoadedTables, RunTables
 from rankscope.store.writer import tables
+from rankscope.util.grouping import grouped
 from rankscope.util.wording import and_more, span
 
 MOST_LISTED = 3
@@ -40,9 +41,7 @@ def together(
         paths: the reports as the user named them, for messages.
         unread: how many further reports cannot be used.
     """
-    by_run: dict[int, list[Examined]] = {}
-    for examined in reports:
-        by_run.setdefault(runs.get(_path(examined), 1), []).append(examined)
+    by_run = grouped((runs.get(_path(each), 1), each) for each in reports)
     for number, of_run in sorted(by_run.items()):
         if len(by_run) > 1:
             for examined in of_run:
@@ -67,10 +66,9 @@ def _of_several(examined: Examined, number: int, count: int, paths: str) -> Plac
 
 def _twice(reports: list[Examined]) -> Iterator[Placed]:
     """Reports that claim one rank."""
-    claims: dict[int, list[Examined]] = {}
-    for examined in reports:
-        for part in examined.rows.ranks:
-            claims.setdefault(part.rank.identity.rank, []).append(examined)
+    claims = grouped(
+        (part.rank.identity.rank, each) for each in reports for part in each.rows.ranks
+    )
     for rank, claimants in claims.items():
         common = os.path.commonpath([_path(each).parent for each in claimants])
         for examined in claimants if len(claimants) > 1 else ():

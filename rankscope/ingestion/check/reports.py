@@ -19,10 +19,11 @@ from rankscope.ingestion.runs import shell_arguments
 from rankscope.ingestion.workers import Results, map_reports
 from rankscope.match.selection import auto_clock
 from rankscope.model.options import WHOLE, ShapingOptions
-from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
+from rankscope.model.reports import CheckedReport, RankRows, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.identify import pattern
+from rankscope.util.grouping import grouped
 from rankscope.util.wording import and_more, counted
 
 
@@ -74,15 +75,12 @@ def check(
         for file, result in results:
             by_path[file.path] = file, result
             progress(file, 0 if isinstance(result, RankscopeError) else result.events)
-    of_run: dict[int, list[ReportFile]] = {}
-    for file in files:
-        of_run.setdefault(number_of.get(file.path, 1), []).append(file)
 
     def read_once(of: list[ReportFile], with_options: ShapingOptions) -> Results:
         known = (by_path[file.path] for file in of)
         return known if with_options == options else read(of, with_options)
 
-    for members in of_run.values():
+    for members in grouped((number_of.get(file.path, 1), file) for file in files).values():
         with closing(read_alike(read_once, members, options)) as results:
             by_path |= {file.path: (file, result) for file, result in results}
     readable, failed = _with_captures(read, by_path.values(), options)
@@ -91,10 +89,8 @@ def check(
     if len(usage) == len(files):  # not caused by a report
         raise usage[0]
     readable.sort(key=lambda examined: examined.rows.file.path)
-    warnings: dict[Path, list[CheckWarning]] = {}
     compared = together(readable, number_of, shell_arguments(paths), len(unread))
-    for path, warning in (*compared, *_copied(copies)):
-        warnings.setdefault(path, []).append(warning)
+    warnings = grouped((*compared, *_copied(copies)))
     clocks = _clocks(readable, number_of)
     reports = [*map(checked, readable), *unread]
     return tuple(
@@ -123,9 +119,7 @@ def _copied(copies: dict[Path, Path]) -> Iterator[Placed]:
 
 def _clocks(reports: list[Examined], number_of: dict[Path, int]) -> dict[Path, str]:
     """Report → the clock that its run is compared on, as `imbalance` chooses it."""
-    of_run: dict[int, list[Examined]] = {}
-    for examined in reports:
-        of_run.setdefault(number_of.get(examined.rows.file.path, 1), []).append(examined)
+    of_run = grouped((number_of.get(each.rows.file.path, 1), each) for each in reports)
     clocks: dict[Path, str] = {}
     for members in of_run.values():
         parts = [part for examined in members for part in examined.rows.ranks]

@@ -15,7 +15,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import polars as pl
@@ -31,6 +31,7 @@ from rankscope.sources.columns.sqlite_pages.loader import compiled
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
 from rankscope.sources.columns.text import decoded, strings, undecoded
 from rankscope.sources.report_format import not_opened
+from rankscope.util.grouping import grouped
 
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcConnection, AdbcDatabase
@@ -221,9 +222,8 @@ class SQLiteColumns(Columns):
         except UnreadableReport:  # before SQLite 3.37, or damage that the library has to report
             return {}
         texts = (strings(frame[name]) for name in ("table", "column", "declared"))
-        columns: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for row in with_series(frame, *texts).iter_rows(named=True):
-            columns[row["table"]].append(row)
+        rows = with_series(frame, *texts).iter_rows(named=True)
+        columns = grouped((str(row["table"]), row) for row in rows)
         return {
             table: TableLayout.of(declared)
             for table, declared in columns.items()

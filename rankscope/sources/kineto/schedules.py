@@ -17,6 +17,7 @@ from rankscope.sources.kineto.columns import LAUNCH, RANGE, frames
 from rankscope.sources.kineto.json_stream import HEAD_BYTES, EventFile
 from rankscope.sources.kineto.reader import WORKER_NAME, facts_of
 from rankscope.sources.kineto.windows import base_time
+from rankscope.util.grouping import grouped
 
 STEP = re.compile(rb"ProfilerStep#(\d{1,18})")
 """The name of a step, which is numbered from the start of the process."""
@@ -44,13 +45,9 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
     but a job that starts again counts its steps from 0. All ranks of a job have the same schedule,
     so only the steps of one rank are compared.
     """
-    by_process: dict[tuple[int, int, str, int], list[_Head]] = {}
-    by_claim: dict[Claim | None, list[Path]] = {}
-    for path in paths:
-        by_claim.setdefault(_claim(path), []).append(path)
+    by_claim = grouped((_claim(path), path) for path in paths)
     candidates = (path for same in by_claim.values() if len(same) > 1 for path in same)
-    for head in filter(None, map(_head, candidates)):
-        by_process.setdefault(head.process, []).append(head)
+    by_process = grouped((head.process, head) for head in map(_head, candidates) if head)
     windows_of_processes: list[tuple[Path, ...]] = []
     one_after_the_other: dict[int, bool] = {}
     for _, heads in sorted(by_process.items()):

@@ -31,6 +31,7 @@ from rankscope.sources.nsys.host_events import host_events
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 from rankscope.sources.nsys.session_time import on_session_axis
+from rankscope.util.grouping import grouped
 
 WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
@@ -181,11 +182,7 @@ def _pairs(file: Columns, table: str) -> dict[str, list[str]]:
     """A table of names and values: name → its values in their order."""
     if not file.has(table, "name", "value"):
         return {}
-    pairs: dict[str, list[str]] = {}
-    for name, value in file.read(table, [], ["name", "value"]).iter_rows():
-        if name is not None and value is not None:
-            pairs.setdefault(name, []).append(value)
-    return pairs
+    return grouped(file.read(table, [], ["name", "value"]).drop_nulls().iter_rows())
 
 
 def _single(file: Columns, table: str, column: str) -> int | None:

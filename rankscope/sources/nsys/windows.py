@@ -26,6 +26,7 @@ from rankscope.model.host_events import (
 from rankscope.model.intervals import Times
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
+from rankscope.util.grouping import grouped
 
 NUMBERED = re.compile(r"^(.+)\.([1-9]\d{0,6})$")
 """Names of windows, without the ending."""
@@ -44,10 +45,11 @@ def joined(
         stem: the name of a file without its ending.
         session: the session of a file.
     """
-    by_name: dict[tuple[Path, str], list[tuple[int, Path]]] = {}
-    for path in paths:
-        if match := NUMBERED.match(stem(path.name)):
-            by_name.setdefault((path.parent, match[1]), []).append((int(match[2]), path))
+    by_name = grouped(
+        ((path.parent, match[1]), (int(match[2]), path))
+        for path in paths
+        if (match := NUMBERED.match(stem(path.name)))
+    )
     sessions: dict[tuple[Path, str, str], list[Path]] = {}
     for (folder, name), numbered in by_name.items():
         for _, path in sorted(numbered) if len(numbered) > 1 else ():
