@@ -21,7 +21,7 @@ LEAST_NAME, LEAST_TEXT = 24, 14
 """Least width of columns of names, and of columns of folded text, in characters. Words of up to
 LEAST_NAME are not broken."""
 
-UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|kB|MB|GB)(?!\w))")
+UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµ]?s|[kMG]B)(?!\w))")
 """The blank between a number and its unit, at which lines are not broken."""
 
 

@@ -67,7 +67,8 @@ class Shown:
         return self.browser.find_element("css selector", selector)
 
     def text(self, selector: str) -> str:
-        return self.ask("return document.querySelector(arguments[0]).textContent", selector)
+        text = self.ask("return document.querySelector(arguments[0]).textContent", selector)
+        return text.replace("\N{NO-BREAK SPACE}", " ")
 
     @property
     def picked(self) -> str:

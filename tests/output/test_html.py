@@ -46,7 +46,7 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        return json.loads(self.scripts[0])
+        return json.loads(self.scripts[0].replace(r"\u00a0", " "))
 
 
 def made(cli: Cli, db: Path, *options: object) -> str:
@@ -97,8 +97,9 @@ def test_cells_are_a_full_grid_and_equal_columns_are_there_once() -> None:
 
 
 def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
-    output = Page(made(cli, sample.db)).data
-    analysis = sample.analysis()
+    page = Page(made(cli, sample.db))
+    assert r"23\u00a0% of the time (746.0\u00a0ms)" in page.scripts[0], "on one line"
+    output, analysis = page.data, sample.analysis()
     assert output["verdict"]["sentence"] == analysis.verdict.sentence
     work = unpacked(output["cells"]["packed"][output["cells"]["columns"]["work"]])
     known = analysis.rows().sort("rank", "iteration")["work_ns"]

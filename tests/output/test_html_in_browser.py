@@ -3,6 +3,7 @@ names stay text. Skipped where there is no Chromium with its driver."""
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def shown(chromium: Any, sample_page: Path) -> Shown:
 def test_it_opens_from_disk_and_tells_the_verdict(shown: Shown, sample: Stored) -> None:
     assert shown.text("#sentence") == sample.analysis().verdict.sentence
     assert shown.text("[data-fill=class]") == "periodic"
+    tops = "return [...document.querySelectorAll('.figures > div')].map((each) => each.offsetTop)"
+    assert min(Counter(shown.ask(tops)).values()) > 2, "no row of figures is nearly empty"
     assert shown.picked == "2/2"
     for chart in ("heat", "cell-chart", "phases-chart", "timeline-chart"):
         assert shown.ask(f"return document.querySelectorAll('#{chart} .main-svg').length"), chart

@@ -11,6 +11,7 @@ import pytest
 from rankscope.errors import ToolError, UsageError
 from rankscope.model.options import Options
 from rankscope.view.page_server import ASKING_S, MOST_CONNECTIONS, PageServer, RunAnswers
+from tests.output.test_html import Page
 from tests.support import Stored
 from tests.view.served import Served
 
@@ -115,9 +116,7 @@ def test_the_token_is_in_no_log(sample: Stored) -> None:
 def test_a_range_is_compared_anew(served: Served, sample: Stored) -> None:
     status, page = served.ask(served.token, **{"iter-range": "3:9"})
     assert status == 200
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
-    assert data is not None
-    shown = json.loads(data[1])
+    shown = Page(page).data
     assert shown["run"]["iterations"]["count"] == 6
     expected = sample.analysis(iter_range=slice(3, 9)).verdict.sentence
     assert shown["verdict"]["sentence"] == expected

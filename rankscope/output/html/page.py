@@ -38,6 +38,7 @@ from rankscope.output.palette import (
 )
 from rankscope.output.phase_shares import phase_shares
 from rankscope.output.quantities import shown_unit
+from rankscope.output.table_layout import UNIT
 from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
@@ -215,11 +216,14 @@ def _first_cell(flagged_cells: pl.DataFrame, result: Imbalance, picks: Picks) ->
 
 
 def safe(value: Document) -> Document:
-    """The document with all texts sanitized and cut: to LONGEST, SENTENCES to LONGEST_SENTENCE."""
+    """The document with all texts sanitized and cut: to LONGEST, SENTENCES to LONGEST_SENTENCE.
+
+    Lines are not broken between a number and its unit.
+    """
 
     def inside(each: Any, longest: int = LONGEST) -> Any:
         if isinstance(each, str):
-            return sanitized(each, longest)
+            return UNIT.sub("\N{NO-BREAK SPACE}", sanitized(each, longest))
         if isinstance(each, dict):
             return {
                 key: inside(inner, LONGEST_SENTENCE if key in SENTENCES else LONGEST)

@@ -13,8 +13,6 @@ const scale = (name) => color(name).split(" ").map((each, k, all) => [k / (all.l
 /** Text that the chart library shows unchanged; it interprets some tags in labels as markup. */
 const literal = (text) =>
   String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-/** Text whose lines do not break before a percent sign or a unit. */
-const unbroken = (text) => text.replaceAll(/(\d) (?=%|ms\b|µs\b)/g, "$1\u00a0");
 const short = (text, most = 18) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function axis(title, more = {}) {

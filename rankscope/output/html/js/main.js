@@ -6,7 +6,7 @@ function showTexts() {
   badge.textContent = verdict.class;
   badge.dataset.class = verdict.class;
   for (const [term, value, note] of page.figures) {
-    slot("figures").append(make("div", {}, make("dt", {}, term), make("dd", {}, value, ...(note ? [make("small", {}, unbroken(note))] : []))));
+    slot("figures").append(make("div", {}, make("dt", {}, term), make("dd", {}, value, ...(note ? [make("small", {}, note)] : []))));
   }
   for (const warning of page.warnings) slot("warnings").append(make("li", {}, warning.message));
   byId("limits").hidden = !page.warnings.length;
