@@ -136,7 +136,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
 
 def _most_relevant_metrics(shown: list[Row], verdict: Verdict) -> tuple[int, ...]:
     """Indices of metrics: the headline, the phases of the verdict, then by the time lost."""
-    causes = {verdict.cause, *(each.cause for each in verdict.also)}
+    causes = _causes(verdict)
 
     def key(place: int) -> tuple[bool, bool, bool, float]:
         each, metric = shown[place]
@@ -152,8 +152,7 @@ def _alike(known: list[Row], result: Imbalance) -> list[Row]:
     The headline and the phases of the verdict are not among them.
     """
     length = next((each.mean for each, metric in known if metric.name == "iteration"), None)
-    verdict = result.verdict
-    shown = {verdict.cause, *(each.cause for each in verdict.also)}
+    shown = _causes(result.verdict)
     return [
         (each, metric)
         for each, metric in known

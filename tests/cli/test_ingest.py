@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Cli, copied, edit
+from tests.support import SAMPLE, Cli, copied
 
 REPORT_KEYS = {
     "path", "kind", "ranks", "rank_evidence", "iterations", "bytes", "status", "reason",
@@ -25,7 +25,7 @@ def test_its_document_and_tables(cli: Cli, tmp_path: Path) -> None:
     assert output["run"]["db"] == "rankscope.duckdb"
     assert (tmp_path / "rankscope.duckdb").is_file(), "the default, in the working folder"
     assert output["warnings"] == []
-    assert output["events"] == sum(1 for _ in range(840))
+    assert output["events"] == 840
     assert output["seconds"] > 0
     assert [report["ranks"] for report in output["reports"]] == [[0], [1], [2], [3]]
     for report in output["reports"]:
@@ -119,15 +119,6 @@ def test_phases_may_be_said_in_parts(cli: Cli, reports: list[Path]) -> None:
     output = cli("imbalance", "--format", "json").document
     assert output["ranks"][0]["values_ns"]["forward"] is None
     assert output["ranks"][0]["values_ns"]["optimizer"] > 20_000_000
-
-
-@pytest.mark.slow
-def test_iteration_names_of_ones_own(cli: Cli, reports: list[Path]) -> None:
-    for report in reports:
-        edit(report, "update NVTX_EVENTS set text = 'my ' || text where text like 'step %'")
-    assert cli("ingest", *reports, "--iteration", r"my step (\d+)").code == 0
-    output = cli("imbalance", "--format", "json").document
-    assert output["run"]["iterations"]["last"] == 11
 
 
 @pytest.mark.slow

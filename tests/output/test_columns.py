@@ -12,6 +12,8 @@ from rankscope.output.html.tables import sortable_table
 @pytest.mark.parametrize(
     ("name", "value", "heading", "cell", "kind", "on_page"),
     [
+        ("host", "\x1bn0", "host", "<U+001B>n0", "text", "\x1bn0"),
+        ("work_ns", None, "work", "–", "ms", None),
         ("excess_ns", 2_500_000, "excess", "2.50", "ms", 2_500_000),
         ("last_share", 0.25, "last", "25 %", "share", 0.25),
         ("imbalance", 0.25, "imbalance", "25 %", "share", 0.25),

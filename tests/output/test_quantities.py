@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv
 from rankscope.output.quantities import beyond_error, seconds
 from rankscope.output.text_tables import cost_note, no_gains, what_if_table
@@ -61,15 +60,6 @@ def test_csv_survives_any_name() -> None:
     assert [row["name"] for row in rows] == ['comma, "quote"', "line?break", "sanitized"]
     assert [row["ranks"] for row in rows] == ["0 1", "", "2"]
     assert [row["value_ns"] for row in rows] == ["1", "", "3"], "unknown is empty, not 0"
-
-
-def test_any_frame_as_a_table() -> None:
-    frame = pl.DataFrame(
-        {"host": ["\x1bn0", None], "work_ns": [2_500_000, None], "last_share": [0.25, None]}
-    )
-    table = generic_table(frame, "By host")
-    assert table.columns == ("host", "work", "last")
-    assert table.rows == (("<U+001B>n0", "2.50", "25 %"), ("–", "–", "–"))
 
 
 def test_what_is_finer_than_its_error_is_withheld() -> None:
