@@ -149,8 +149,6 @@ def _slowest_ranks(
 
     Args:
         per: rank, `key`, total_ns and count per iteration.
-        roles: rank → role.
-        key: what a row is about.
         more: further columns, over the rows of a `key`.
     """
     per = per.with_columns(

@@ -80,7 +80,6 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     median rank. Where no phase is known, what would be `other` is all work.
 
     Args:
-        rows: of the metric table.
         frame: iteration, iteration_ns, and the columns of `_worst_flags`.
     """
     length = pl.col("iteration_ns")

@@ -298,10 +298,7 @@ def _looks(
 ) -> list[Look]:
     """The iterations to look at: one of each slow set of ranks, and a typical one.
 
-    Args:
-        rows: rank, iteration, load_ns and `<metric>_ns` of the picked ranks.
-        column: the metric's name.
-        slow, leads, given_more, flagged: as in `pick`.
+    `rows` has rank, iteration, load_ns and `<metric>_ns` of the picked ranks.
     """
     per = _per_iteration(rows, column)
     iterations = {*rows["iteration"]}
@@ -352,11 +349,9 @@ def _in_one_file(
     It is the file with the iteration in which those that cost most are slowest, else the worst.
 
     Args:
-        rows: rank, iteration, load_ns and `<metric>_ns` of the picked ranks.
-        column: the metric's name.
+        rows: as in `_looks`.
         slow: ranks and the iterations to choose from; those that cost most first.
-        views: RANK_ITERATIONS of one of these ranks.
-        files: of that rank.
+        views, files: RANK_ITERATIONS and files of one of the picked ranks.
     """
     slowest = (_slowest(rows, column, ranks, when) for ranks, when in slow)
     anchor = next(
@@ -386,10 +381,6 @@ def _slowest(
     """The iteration in which `ranks` exceed the others most; None without values.
 
     One in which their load is unknown, as in the first of a report, is taken only if no other is.
-
-    Args:
-        rows: rank, iteration, load_ns and `<metric>_ns` of the picked ranks.
-        column: the metric's name.
     """
     is_slow = pl.col("rank").is_in(ranks)
     per = (

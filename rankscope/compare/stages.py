@@ -162,11 +162,7 @@ def _scored(
 ) -> Comparison:
     """The outliers, the score of each rank, and the results over the selected iterations.
 
-    Args:
-        comparison: up to its table.
-        inputs: the input of the verdict.
-        rows: of the metric table in the selected iterations.
-        until: the last stage to compute.
+    `rows` of the metric table are those of the selected iterations.
     """
     scores = rank_scores.scores(rows, [*METRICS], comparison.options.statistic)
     comparison = replace(comparison, _outliers=_outliers(inputs), _scores=scores)
@@ -192,10 +188,8 @@ def _replay_parts(
     understood.
 
     Args:
-        comparison: up to its table.
         calls: of all iterations that can be replayed, where they are matched already.
         played: JUDGED columns of the metric table in these iterations.
-        inputs: the input of the verdict.
     """
     unknown = inputs.run.missing_ranks or inputs.run.blind_ranks or comparison.times_unsure
     if inputs.run.metric != "work" or unknown or inputs.run.ranks < 2:

@@ -148,10 +148,7 @@ class IngestJob:
         """Prepare an ingest.
 
         Args:
-            target: the database.
-            options: how iterations, phases and ranks are named.
             skip: leave out bad reports.
-            rebuild: replace the database.
             ranks: those to ingest; None: all.
             command: that of this ingest, for messages.
             stored: the reports that the database had before.

@@ -186,7 +186,6 @@ class PageServer:
         """Listen, but answer nothing yet.
 
         Args:
-            answers: of the run.
             port: 0 takes a free one.
 
         Raises:

@@ -219,9 +219,7 @@ def _beyond_host(gpu: str, rows: pl.DataFrame) -> bool:
     )
     if known.is_empty():
         return True
-    count = int(known["guilty"].sum())
-    tail = tails(np.zeros(known.height, dtype=np.intp), known["chance"].to_numpy(), 1, known.height)
-    return bool(tail[0, count] <= OWN_CHANCE)
+    return _is_beyond(known["guilty"], known["chance"].to_numpy())
 
 
 def _beyond_hosts(adapter: str, rows: pl.DataFrame) -> bool:
@@ -236,13 +234,14 @@ def _beyond_hosts(adapter: str, rows: pl.DataFrame) -> bool:
         return False
     usual = without["guilty"].mean() if without.height else 0.0
     assert isinstance(usual, float)
-    tail = tails(
-        np.zeros(appearances.height, dtype=np.intp),
-        np.full(appearances.height, usual),
-        1,
-        appearances.height,
-    )
-    return bool(tail[0, int(appearances["guilty"].sum())] <= OWN_CHANCE)
+    return _is_beyond(appearances["guilty"], np.full(appearances.height, usual))
+
+
+def _is_beyond(guilty: pl.Series, chances: Floats) -> bool:
+    """Whether a piece is guilty in more of its runs than chance explains."""
+    runs = len(guilty)
+    tail = tails(np.zeros(runs, dtype=np.intp), chances, 1, runs)
+    return bool(tail[0, int(guilty.sum())] <= OWN_CHANCE)
 
 
 def _explained(

@@ -313,12 +313,9 @@ def _bytes_read(file: ReportFile) -> int:
 
 
 def _ready(parent: int, share: int, garbage_after: int) -> None:
-    """Prepare a worker of the process `parent`.
+    """Prepare a worker of the process `parent`, which will read about `share` bytes.
 
-    Args:
-        parent: its process id.
-        share: about how many bytes the worker will read.
-        garbage_after: new objects after which the worker looks for garbage, as `parent` does.
+    It looks for garbage after as many new objects as `parent` does.
     """
     gc.set_threshold(garbage_after)
     faulthandler.disable()  # loky's; a crash is one line of error
