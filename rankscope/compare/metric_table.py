@@ -108,8 +108,8 @@ def without_end(tables: RunTables, clock: str, rows: pl.DataFrame) -> pl.DataFra
     """Rows without unusual work at the end of the record.
 
     Nobody is seen to wait for what follows the last collective of the record. So of that, no more
-    than the rank's median of each phase counts. `other` before the last gradient reduction is no
-    part of that, and counts.
+    than the rank's median of each phase counts. From its end backwards it is `other`, as far as
+    that follows the last gradient reduction, then the phases of a step, the last one first.
 
     Args:
         tables: of the run.
@@ -123,24 +123,24 @@ def without_end(tables: RunTables, clock: str, rows: pl.DataFrame) -> pl.DataFra
     measured = columns_of(("iteration", "work", "time_to_all_reduce"))
     columns = ["rank", "window_start_ns", *measured]
     begin, length, work, reduced = map(pl.col, columns[1:])
-    left = (
+    after = (
         tables.read("measures", columns, iterations=[last], clock=clock)
         .join(ends.group_by("rank").agg(pl.col("end_ns").max()), on="rank")
-        .select("rank", left=begin + length - pl.col("end_ns"), late=work - reduced)
+        .select("rank", left=begin + length - pl.col("end_ns"), reduced=work - reduced)
     )
     phases = columns_of(("other", *reversed(STEP_PHASES)))
     usual = rows.group_by("rank").agg(pl.col(phases).median())
     is_last = pl.col("iteration") == last
     cut = rows.filter(is_last).join(usual, on="rank", suffix="_usual")
-    late = (pl.col("late") - pl.col("optimizer_ns").fill_null(0)).clip(0)
-    cut = cut.join(left, on="rank", how="left").with_columns(
-        pl.col("left").fill_null(0), late=pl.min_horizontal("other_ns", late)
-    )
-    for phase in phases:
-        part = pl.col("late" if phase == "other_ns" else phase)
-        more = (pl.col(phase) - pl.col(f"{phase}_usual")).clip(0).fill_null(0).cast(pl.Int64)
-        more = pl.min_horizontal(more, pl.col("left").clip(0), part)
-        cut = cut.with_columns(
-            pl.col(phase, "work_ns") - more, left=pl.col("left") - part.fill_null(0)
-        )
+    cut = cut.join(after, on="rank", how="left")
+    reduced = (pl.col("reduced") - pl.col("optimizer_ns").fill_null(0)).clip(0)
+    lengths = {name: pl.col(name) for name in phases}
+    lengths["other_ns"] = pl.min_horizontal("other_ns", reduced)
+    left, counted = pl.col("left").fill_null(0), pl.col("work_ns")
+    kept = {}
+    for name, spent in lengths.items():
+        more = (pl.col(name) - pl.col(f"{name}_usual")).clip(0).fill_null(0).cast(pl.Int64)
+        more = pl.min_horizontal(more, left.clip(0), spent)
+        kept[name], counted, left = pl.col(name) - more, counted - more, left - spent.fill_null(0)
+    cut = cut.with_columns(**kept, work_ns=counted)
     return pl.concat([rows.filter(~is_last), cut.select(rows.columns)])
