@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from rankscope.errors import UsageError
 from rankscope.util.atomic_io import cache_home, exists, write_whole
@@ -19,13 +18,6 @@ MOST_FILES = 100
 """Files that are remembered; what was remembered first is forgotten first."""
 
 PACKAGE = Path(__file__).parents[1]
-
-
-class Memory(Struct):
-    """`files`: identity of a file → the tables whose rows this `code` has checked, all of them."""
-
-    code: str
-    files: dict[str, list[str]] = {}
 
 
 def identity(path: Path) -> str:
@@ -41,26 +33,30 @@ def identity(path: Path) -> str:
 
 def remembered(file: str) -> list[str]:
     """The tables that need no check of a file with this identity."""
-    return _memory().files.get(file, [])
+    return _memory().get(_by_this_code(file), [])
 
 
 def remember(file: str, tables: Iterable[str]) -> None:
     """Add tables to `remembered`, if there is a place for it."""
-    memory = _memory()
-    before = memory.files.pop(file, [])
+    memory, key = _memory(), _by_this_code(file)
+    before = memory.pop(key, [])
     if new := {*tables}.difference(before):
-        kept = [*memory.files.items(), (file, [*before, *sorted(new)])][-MOST_FILES:]
+        kept = [*memory.items(), (key, [*before, *sorted(new)])][-MOST_FILES:]
         with suppress(OSError, RuntimeError, UsageError):
-            write_whole(_place(), msgspec.json.encode(Memory(memory.code, dict(kept))))
+            write_whole(_place(), msgspec.json.encode(dict(kept)))
 
 
-def _memory() -> Memory:
-    empty = Memory(source_digest(PACKAGE, OF_ANSWERS))
+def _by_this_code(file: str) -> str:
+    """The key of a file: other versions may check something else, and keep their own entries."""
+    return f"{source_digest(PACKAGE, OF_ANSWERS)} {file}"
+
+
+def _memory() -> dict[str, list[str]]:
+    """`_by_this_code` of a file → its tables whose rows were checked, all of them."""
     try:
-        memory = msgspec.json.decode(_place().read_bytes(), type=Memory)
+        return msgspec.json.decode(_place().read_bytes(), type=dict[str, list[str]])
     except (OSError, RuntimeError, msgspec.MsgspecError):  # none yet, or no home
-        return empty
-    return memory if memory.code == empty.code else empty
+        return {}
 
 
 def _place() -> Path:

@@ -66,12 +66,6 @@ def changed(db: Path, _: Path) -> None:
     os.utime(db, ns=(of.st_atime_ns, of.st_mtime_ns))
 
 
-def by_other_code(_: Path, memory: Path) -> None:
-    """Checked by another rankscope."""
-    code = checked._memory().code
-    memory.write_text(memory.read_text().replace(code, "0" * len(code)))
-
-
 def no_json(_: Path, memory: Path) -> None:
     """A file that was cut."""
     memory.write_bytes(memory.read_bytes()[:-1])
@@ -96,15 +90,23 @@ def test_rows_are_checked_once(checks: Reading, db: Path) -> None:
         assert "measures" in database.known.checked
 
 
-@pytest.mark.parametrize(
-    "since", [replaced, changed, by_other_code, no_json, writable_by_others, linked]
-)
+@pytest.mark.parametrize("since", [replaced, changed, no_json, writable_by_others, linked])
 def test_they_are_checked_again_after(
     checks: Reading, db: Path, memory: Path, since: Callable[[Path, Path], None]
 ) -> None:
     checks()
     since(db, memory)
     assert checks()
+
+
+def test_each_version_of_the_code_remembers_what_it_checked_itself(
+    checks: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks()
+    with monkeypatch.context() as other:
+        other.setattr(checked, "source_digest", lambda *_: "other code")
+        assert [checks(), checks()] == [True, False]
+    assert not checks()
 
 
 def test_they_are_checked_each_time_where_no_folder_can_be_made(
