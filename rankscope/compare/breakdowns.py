@@ -29,20 +29,22 @@ def rows_by(
     """
     numbers = comparison.selection.numbers
     chosen = pl.lit(True) if only is None else pl.col("rank").is_in(only)
-    read = partial(comparison.tables.read, ranks=only, iterations=numbers, narrow=True)
+    read = partial(comparison.tables.read, ranks=only, iterations=numbers)
     match by:
         case By.RANK:
             rows = result.ranks.filter(chosen)
         case By.HOST:
-            rows = by_host(comparison.rows(ranks=only))
+            rows = by_host(comparison.rows(("work", *PARTS), only))
         case By.ITERATION:
             rows = result.iterations
         case By.PHASE:
-            rows = by_phase(comparison.rows(ranks=only))
+            rows = by_phase(comparison.rows(("iteration", *PARTS), only))
         case By.KERNEL:
-            rows = by_kernel(read("activities", OF_KERNELS), comparison.roles.of, numbers)
+            sums = read("activities", OF_KERNELS, sums=("count", "total_ns", "clear_ns"))
+            rows = by_kernel(sums, comparison.roles.of, len(numbers))
         case By.CAUSE:
-            rows = by_cause(read("host_states", OF_CAUSES), comparison.roles.of, numbers)
+            sums = read("host_states", OF_CAUSES, sums=("count", "total_ns"))
+            rows = by_cause(sums, comparison.roles.of, len(numbers))
         case By.COLLECTIVE:
             from rankscope.compare.collective_rows import by_collective
 
@@ -89,55 +91,50 @@ def by_phase(wide: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-OF_KERNELS = ("rank", "iteration", "phase", "kind", "name", "count", "total_ns", "clear_ns")
-"""The columns of ACTIVITIES that `by_kernel` needs."""
+OF_KERNELS = ("rank", "phase", "kind", "name")
+"""The columns of ACTIVITIES whose sums `by_kernel` takes."""
 
 
-def by_kernel(
-    activities: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ...]
-) -> pl.DataFrame:
+def by_kernel(sums: pl.DataFrame, roles: dict[int, str], iterations: int) -> pl.DataFrame:
     """A row per phase and kernel (or other activity): which rank needs most of it.
 
     Args:
-        activities: ACTIVITIES, or its columns OF_KERNELS, which may be narrow.
+        sums: OF_KERNELS with count, total_ns and clear_ns, over all selected iterations.
         roles: rank → role.
+        iterations: the number of these.
 
     Returns:
         phase, kind, name, count (per rank and iteration), mean_ns (per rank and iteration),
         slowest_rank (farthest above its role's median), slowest_ns, excess_ns (over that median),
         clear_share (of its time in operations without a collective at the same time).
     """
-    key = ["phase", "kind", "name"]
-    per = (
-        activities.filter(pl.col("iteration").is_in(numbers) & (pl.col("kind") != "range"))
-        .group_by("rank", *key)
-        .agg(pl.col("total_ns", "count", "clear_ns").sum() / len(numbers))
+    per = sums.filter(pl.col("kind") != "range").with_columns(
+        pl.col("total_ns", "count", "clear_ns") / iterations
     )
     is_timed = (pl.col("kind").first() != "idle") & (pl.col("total_ns").sum() > 0)
     clear = pl.when(is_timed).then(pl.col("clear_ns").sum() / pl.col("total_ns").sum())
-    return _slowest_ranks(per, roles, key, clear_share=clear)
+    return _slowest_ranks(per, roles, [*OF_KERNELS[1:]], clear_share=clear)
 
 
-OF_CAUSES = ("rank", "iteration", "phase", "state", "name", "count", "total_ns")
-"""The columns of HOST_STATES that `by_cause` needs."""
+OF_CAUSES = ("rank", "phase", "state", "name")
+"""The columns of HOST_STATES whose sums `by_cause` takes."""
 
 
-def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ...]) -> pl.DataFrame:
+def by_cause(sums: pl.DataFrame, roles: dict[int, str], iterations: int) -> pl.DataFrame:
     """A row per phase, state and name of what the training threads did: which rank did most of it.
 
     Args:
-        states: HOST_STATES, or its columns OF_CAUSES, which may be narrow.
+        sums: OF_CAUSES with count and total_ns, over all selected iterations.
         roles: rank → role.
+        iterations: the number of these.
 
     Returns:
         phase, state, name, count (per rank and iteration), mean_ns (per rank and iteration),
         slowest_rank (farthest above its role's median), slowest_ns, excess_ns (over that median).
         No rows where no report records what threads do.
     """
-    key = ["phase", "state", "name"]
-    here = states.filter(pl.col("iteration").is_in(numbers))
-    sums = here.group_by("rank", *key).agg(pl.col("total_ns", "count").sum() / len(numbers))
-    return _slowest_ranks(sums, roles, key)
+    per = sums.with_columns(pl.col("total_ns", "count") / iterations)
+    return _slowest_ranks(per, roles, [*OF_CAUSES[1:]])
 
 
 def _slowest_ranks(
@@ -172,7 +169,6 @@ def _slowest_ranks(
             excess_ns=_whole(pl.col("excess").first()),
             **more,
         )
-        .cast(dict.fromkeys(key, pl.String))
         .sort("excess_ns", *key, descending=[True, False, False, False])
     )
 

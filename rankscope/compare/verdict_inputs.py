@@ -16,21 +16,15 @@ from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.story import story_of
 from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import NAMES_PEERS
-from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.match.records import ALL
 from rankscope.match.waits import own_spans
 from rankscope.model.intervals import Floats
 from rankscope.model.kinds import PHASES, POINT_TO_POINT
 from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import recorder_of
-from rankscope.store.tables import RunTables
-from rankscope.util.threads import threaded
 
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", "host", *PHASES)))
 """The columns of the metric table for the verdict and for the replay."""
-
-NAMED_WORK = ("rank", "kind", "name", "total_ns", "count")
-"""The columns of ACTIVITIES in which a wait may hide."""
 
 FEW_ITERATIONS = 3
 """Most selected iterations for which the work between collectives is computed."""
@@ -84,7 +78,9 @@ def verdict_inputs(
         known=excess_of(judged, metric) if metric else None,
         hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
         tables=cache(lambda ranks: tables_of(tables, ranks)),
-        named_work=lambda: _named_work(tables, numbers),
+        named_work=lambda: tables.read(
+            "activities", ("rank", "kind", "name"), iterations=numbers, sums=("total_ns", "count")
+        ),
         exposed_transfer_ns=transfer_ns,
         unmatched_ns=unmatched_ns,
         stages=lambda: _stages(comparison),
@@ -154,17 +150,6 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool)
         return rows
     late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective
     return rows.with_columns(work_ns=late, other_ns=late, host_ns=None)
-
-
-def _named_work(tables: RunTables, numbers: tuple[int, ...]) -> pl.DataFrame:
-    """NAMED_WORK, summed over some iterations."""
-    ranks = tables.ranks["rank"].sort().to_list()
-    parts = (
-        tables.read("activities", NAMED_WORK, ranks=ranks[first : first + RANKS_AT_ONCE],
-                    iterations=numbers, narrow=True)
-        for first in range(0, len(ranks), RANKS_AT_ONCE)
-    )  # fmt: skip
-    return pl.concat(threaded(lambda part: part.group_by(NAMED_WORK[:3]).sum(), parts))
 
 
 def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:

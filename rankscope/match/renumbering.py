@@ -20,7 +20,7 @@ class _ShiftedTables(Struct, frozen=True):
         """The requested columns and rows; iterations are those after the shift."""
         if request.table not in NUMBERED:
             return self.reader.read(request)
-        frame = self.reader.read(replace(request, columns=None, iterations=None))
+        frame = self.reader.read(replace(request, columns=None, iterations=None, sums=()))
         return requested(
             with_shifts(frame, self.shifts), replace(request, ranks=None, narrow=False)
         )

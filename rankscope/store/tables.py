@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 from msgspec import Struct
 
+from rankscope.model.columns import OF_SUMS
 from rankscope.model.tables import TABLES
 from rankscope.store.ddl import quoted
 
@@ -38,7 +39,7 @@ class TableRequest(Struct, frozen=True):
     """Which columns and rows of a table to read; None: all.
 
     `narrow`: the columns of `NARROW` have those types. `clock`: only rows on this clock.
-    `distinct`: each row once.
+    `distinct`: each row once. `sums`: other columns, added up over rows that are equal in these.
     """
 
     table: str
@@ -48,6 +49,7 @@ class TableRequest(Struct, frozen=True):
     narrow: bool = False
     clock: str | None = None
     distinct: bool = False
+    sums: Collection[str] = ()
 
 
 class TableReader(Protocol):
@@ -98,9 +100,10 @@ class RunTables:
         narrow: bool = False,
         clock: str | None = None,
         distinct: bool = False,
+        sums: Collection[str] = (),
     ) -> pl.DataFrame:
         """A part of a table, which is not kept; the arguments are those of `TableRequest`."""
-        request = TableRequest(table, columns, ranks, iterations, narrow, clock, distinct)
+        request = TableRequest(table, columns, ranks, iterations, narrow, clock, distinct, sums)
         return self.reader.read(request)
 
     def kept_open(self) -> AbstractContextManager[None]:
@@ -148,6 +151,8 @@ def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
             frame = frame.filter(pl.col(name).is_in(list(values)))
     if request.clock is not None:
         frame = frame.filter(clock=request.clock)
+    if request.sums:
+        return frame.group_by(request.columns).agg(pl.col(request.sums).sum())
     frame = frame if request.columns is None else frame.select(request.columns)
     frame = frame.unique() if request.distinct else frame
     return narrowed(frame) if request.narrow else frame
@@ -179,7 +184,11 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
     columns = request.columns
     if not request.narrow:
         listed = "*" if columns is None else ", ".join(f'"{each}"' for each in columns)
-        return fetched(connection.sql(f"{select} {listed} from {table}{where}"))
+        # sums that no run has, as those of a hostile file, are no error
+        listed += "".join(f', least(coalesce(sum("{each}"), 0), {OF_SUMS[1]})::bigint as "{each}"'
+                          for each in request.sums)  # fmt: skip
+        by = " group by all" if request.sums else ""
+        return fetched(connection.sql(f"{select} {listed} from {table}{where}{by}"))
     if columns is None:
         columns = connection.sql(f"from {table} limit 0").columns
     described = TABLES[request.table].columns

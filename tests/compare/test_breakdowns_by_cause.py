@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.breakdowns import by_cause
+from rankscope.compare.breakdowns import OF_CAUSES, by_cause
 from rankscope.model.schema import HOST_STATES
+from rankscope.store.tables import TableRequest, requested
 from tests.frames import filled
 from tests.support import Cli, MakeStored, captured
 
@@ -17,7 +18,8 @@ def test_a_rank_without_a_row_did_nothing_of_it() -> None:
     rows += [(3, 1, "load", "blocked", "fsync", 4, 600), (3, 9, "load", "blocked", "fsync", 1, 1)]
     names = ["rank", "iteration", "phase", "state", "name", "count", "total_ns"]
     states = filled(pl.DataFrame(rows, names, orient="row"), HOST_STATES)
-    found = by_cause(states, dict.fromkeys(range(4), "all"), (1, 2))
+    selected = TableRequest("", OF_CAUSES, iterations=(1, 2), sums=("count", "total_ns"))
+    found = by_cause(requested(states, selected), dict.fromkeys(range(4), "all"), 2)
     assert found.select("name", "mean_ns", "slowest_rank", "slowest_ns", "excess_ns").rows() == [
         ("fsync", 75, 3, 300, 300),
         ("read", 75, 0, 100, 0),

@@ -14,7 +14,7 @@ def test_a_kernel_that_one_rank_runs_is_above_the_median_of_all() -> None:
     rows += [(2, 1, phase, "extra", 3, 60) for phase in ("forward", None)]
     names = ["rank", "iteration", "phase", "name", "count", "total_ns"]
     frame = pl.DataFrame(rows, names, orient="row").with_columns(kind=pl.lit("kernel"), clear_ns=0)
-    found = by_kernel(filled(frame, ACTIVITIES), dict.fromkeys(range(3), "all"), (1,))
+    found = by_kernel(filled(frame, ACTIVITIES), dict.fromkeys(range(3), "all"), 1)
     columns = ("phase", "name", "count", "mean_ns", "slowest_rank", "slowest_ns", "excess_ns")
     assert sorted(found.select(columns).rows(), key=str) == [
         ("forward", "extra", 1.0, 20, 2, 60, 60),
@@ -28,7 +28,7 @@ def test_of_many_kernels_those_with_the_largest_excess_are_shown() -> None:
     rows = [(rank, 1, f"k{i:02}", 1, 100 + rank * i) for rank in range(3) for i in range(40)]
     names = ["rank", "iteration", "name", "count", "total_ns"]
     frame = pl.DataFrame(rows, names, orient="row").with_columns(kind=pl.lit("kernel"))
-    found = by_kernel(filled(frame, ACTIVITIES), dict.fromkeys(range(3), "all"), (1,))
+    found = by_kernel(filled(frame, ACTIVITIES), dict.fromkeys(range(3), "all"), 1)
     table, gap = by_table("kernel", found).shortened()
     at = table.columns.index("name")
     assert [row[at] for row in table.rows] == [f"k{i:02}" for i in range(39, 19, -1)]

@@ -1,11 +1,48 @@
 """Tables of a run, loaded in part and in narrow types."""
 
+import shutil
+from pathlib import Path
+
+import duckdb
 import polars as pl
 
-from rankscope.store.tables import narrowed
+from rankscope.match.renumbering import renumbered
+from rankscope.model.columns import OF_SUMS
+from rankscope.store import Database
+from rankscope.store.run_reader import DatabaseReader
+from rankscope.store.tables import LoadedTables, RunTables, TableRequest, narrowed
+from tests.support import MakeStored
 
 
 def test_numbers_of_iterations_may_be_huge() -> None:
     """They are read off names: a step may be numbered by anything."""
     frame = pl.DataFrame({"rank": [3], "iteration": [10**18], "ordinal": [0], "clock": ["gpu"]})
     assert narrowed(frame).rows() == frame.rows()
+
+
+def test_sums_are_the_same_from_a_file_from_memory_and_with_other_numbers(
+    stored: MakeStored, tmp_path: Path
+) -> None:
+    db = Path(shutil.copy(stored("plain").db, tmp_path / "run.duckdb"))
+    with Database.open(db) as database:
+        reader = DatabaseReader.of(database, Database.state(db))
+        rows = database.table("activities")
+        request = TableRequest("activities", ["rank", "kind"], sums=["total_ns", "count"])
+        sums = database.read(request).sort("rank", "kind")
+        assert sums["total_ns"].sum() == rows["total_ns"].sum() > 0
+        assert LoadedTables({"activities": rows}).read(request).sort("rank", "kind").equals(sums)
+        ranks = dict.fromkeys(rows["rank"].unique(), 1)
+        shifted = renumbered(RunTables("", reader), ranks).reader.read(request)
+        assert shifted.sort("rank", "kind").equals(sums)
+
+
+def test_sums_that_no_run_has_are_no_error(stored: MakeStored, tmp_path: Path) -> None:
+    db = Path(shutil.copy(stored("plain").db, tmp_path / "run.duckdb"))
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(
+            "insert into activities select row.* replace ('n' || i as name, 2**53 as total_ns) "
+            "from (from activities limit 1) as row, range(1100) as numbers(i)"
+        )
+    with Database.open(db) as database:
+        sums = database.read(TableRequest("activities", ["rank"], sums=["total_ns"]))
+    assert sums["total_ns"].max() == OF_SUMS[1]

@@ -63,10 +63,9 @@ def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
 
 def _kernels(before: RunTables, after: RunTables) -> str | None:
     first, second = (
-        run.read("activities", ["kind", "name", "total_ns"])
-        .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
-        .group_by("name")
-        .agg(pl.col("total_ns").sum())
+        run.read("activities", ["kind", "name"], sums=["total_ns"]).filter(
+            (pl.col("kind") == "kernel") & (pl.col("name") != "")
+        )
         for run in (before, after)
     )
     if first.is_empty() or second.is_empty():
