@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 FOLDERS = ("parquetdir", "arrowdir")
@@ -86,3 +87,12 @@ def as_of_2020(report: Path) -> Path:
         connection.execute("alter table NVTX_EVENTS drop column jsonTextId")
     connection.close()
     return report
+
+
+def scripted_nsys(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
+    """An nsys that is a script of the shell, so that it does what a real one seldom does."""
+    script = folder / "nsys"
+    script.write_text(f"#!/bin/sh\n{body}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(script))
+    return script

@@ -15,6 +15,7 @@ import pytest
 
 from rankscope.errors import ToolError, UnreadableReport, UsageError
 from rankscope.sources.nsys import export
+from tests.sources.exports import scripted_nsys
 from tests.support import SAMPLE
 
 HANGS = "sleep 61 & echo $! > {pid}; wait"
@@ -31,13 +32,9 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def nsys(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     """An nsys that exports to SQLite by a line of shell."""
-    script = folder / "nsys"
-    script.write_text(
-        '#!/bin/sh\ncase "$*" in *--help*) echo sqlite; exit;; esac\n'
-        'while [ "$1" != -o ]; do shift; done; out=$2\n' + body.format(pid=folder / "pid") + "\n"
-    )
-    script.chmod(0o755)
-    monkeypatch.setenv("RANKSCOPE_NSYS", str(script))
+    begin = 'case "$*" in *--help*) echo sqlite; exit;; esac; while [ "$1" != -o ]; do shift; done'
+    body = body.format(pid=folder / "pid")
+    scripted_nsys(folder, monkeypatch, f"{begin}; out=$2\n{body}")
 
 
 def left(folder: Path) -> list[Path]:

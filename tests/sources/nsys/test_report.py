@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import connect
@@ -21,7 +20,7 @@ from rankscope.sources.nsys import export, exports
 from rankscope.sources.nsys.export import TABLES
 from rankscope.sources.nsys.header import head_facts
 from rankscope.sources.nsys.report import read
-from tests.sources.exports import as_export
+from tests.sources.exports import as_export, scripted_nsys
 from tests.support import SAMPLE, SHARED
 
 needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
@@ -167,19 +166,12 @@ def test_a_report_newer_than_nsys(tmp_path: Path) -> None:
     assert not export.cache_folder().exists(), "no export is tried"
 
 
-def fake_nsys(path: Path, version: str, said: str) -> Path:
-    """A program that states a version, refuses to export, and notes that it was asked to."""
-    path.write_text(
-        f"""#!/bin/sh
-case "$*" in
+REFUSES = """case "$*" in
   --version) echo "NVIDIA Nsight Systems version {version}-abc";;
   "export --help") echo usage;;
-  *) touch {path}.exported; echo "{said}" >&2; exit 1;;
-esac
-"""
-    )
-    path.chmod(0o755)
-    return path
+  *) touch $0.exported; echo "{said}" >&2; exit 1;;
+esac"""
+"""An nsys that states a version, refuses to export, and notes that it was asked to."""
 
 
 def test_nsys_refuses_newer_reports(
@@ -187,8 +179,7 @@ def test_nsys_refuses_newer_reports(
 ) -> None:
     """The sample's heads state no version, so nsys is asked."""
     said = "Exportation error: Version number is invalid: 2099@1@1@7-24v0"
-    nsys = fake_nsys(tmp_path / "nsys", "2022.4.2.1", said)
-    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    nsys = scripted_nsys(tmp_path, monkeypatch, REFUSES.format(version="2022.4.2.1", said=said))
     with pytest.raises(ToolError) as refused:
         read(reports / "report_rank_0.nsys-rep")
     assert f"was written by nsys 2099.1.1.7, and {nsys} is 2022.4.2.1" in refused.value.message
@@ -204,8 +195,8 @@ def test_the_head_is_enough(
     report = reports / "report_rank_0.nsys-rep"
     line = b"NVIDIA Tegra Profiler Report "
     report.write_bytes(report.read_bytes().replace(line + b"1", line + b"2023@4@4@54-2344v0", 1))
-    nsys = fake_nsys(tmp_path / "nsys", own, "Importer error")
-    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    refuses = REFUSES.format(version=own, said="Importer error")
+    nsys = scripted_nsys(tmp_path, monkeypatch, refuses)
     with pytest.raises(ToolError if too_new else UnreadableReport) as refused:
         read(report)
     assert Path(f"{nsys}.exported").exists() != too_new
@@ -242,14 +233,11 @@ def test_half_an_export_is_none(
     reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full disk nsys writes what fits, and says that all is well."""
-    content = export.SQLITE
-    half = tmp_path / "nsys"
-    half.write_text(f"#!/bin/sh\n[ $# -gt 3 ] && head -c 5000 {SAMPLE}/report_rank_0.sqlite > $7\n")
-    half.chmod(half.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("RANKSCOPE_NSYS", str(half))
+    half = f"[ $# -gt 3 ] && head -c 5000 {SAMPLE}/report_rank_0.sqlite > $7"
+    scripted_nsys(tmp_path, monkeypatch, half)
     with pytest.raises(UnreadableReport, match=r"report_rank_0\.nsys-rep"):
         read(reports / "report_rank_0.nsys-rep")
-    assert not [*export.cache_folder().rglob(content)], "and it is not kept"
+    assert not [*export.cache_folder().rglob(export.SQLITE)], "and it is not kept"
 
 
 @pytest.mark.parametrize("cut", [None, -1, -8, -9, 300, 0])
@@ -265,11 +253,8 @@ def test_an_export_to_arrow_becomes_a_file_per_table(
             stream.write_table(table)
         streams[path.stem] = sink.getvalue().to_pybytes()
     (tmp_path / "streams").write_bytes(b"".join(streams.values())[:cut])
-    nsys = tmp_path / "nsys"
     body = f"[ $# -gt 3 ] && cp {tmp_path}/streams $7 || echo sqlite, arrow, json"
-    nsys.write_text(f"#!/bin/sh\n{body}\n")
-    nsys.chmod(nsys.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    scripted_nsys(tmp_path, monkeypatch, body)
     report = reports / "report_rank_0.nsys-rep"
     if cut is None:
         folder = export.exported(report)
@@ -287,11 +272,9 @@ def test_an_export_to_arrow_becomes_a_file_per_table(
 def test_arrow_that_is_not_understood_is_exported_to_sqlite(
     reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sqlite, nsys = SAMPLE / "report_rank_0.sqlite", tmp_path / "nsys"
+    sqlite = SAMPLE / "report_rank_0.sqlite"
     body = f"[ $# -gt 3 ] || echo sqlite, arrow; [ $3 = arrow ] && echo > $7 || cp {sqlite} $7"
-    nsys.write_text(f"#!/bin/sh\n{body}\n")
-    nsys.chmod(nsys.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    scripted_nsys(tmp_path, monkeypatch, body)
     report = reports / "report_rank_0.nsys-rep"
     assert read(report).events == exports.read(sqlite).events
     assert export.exported(report).name == export.SQLITE
@@ -304,10 +287,8 @@ def test_arrow_that_is_not_understood_is_exported_to_sqlite(
 def test_an_nsys_that_fails_is_named(
     reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = tmp_path / "nsys"
-    broken.write_text("#!/bin/sh\necho 'Exportation error: no luck today' >&2\nexit 1\n")
-    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("RANKSCOPE_NSYS", str(broken))
+    broken = "echo 'Exportation error: no luck today' >&2; exit 1"
+    scripted_nsys(tmp_path, monkeypatch, broken)
     with pytest.raises(UnreadableReport, match="no luck today"):
         read(reports / "report_rank_0.nsys-rep")
     assert not [*export.cache_folder().iterdir()], "nothing half-made stays"
