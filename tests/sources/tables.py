@@ -46,6 +46,19 @@ def both(
         return paged, None
 
 
+def agreed(
+    path: Path,
+    integers: list[str],
+    text: list[str],
+    only: tuple[str, list[int]] | None = None,
+    limits: Limits = USUAL,
+) -> pl.DataFrame | None:
+    """What the pages say, and the library, too; None where they say nothing."""
+    paged, library = both(path, integers, text, only, limits)
+    assert paged is None or (library is not None and paged.equals(library)), (paged, library)
+    return paged
+
+
 def from_pages(file: SQLiteColumns, wanted: ColumnRequest) -> pl.DataFrame:
     return pl.concat(frame for _, frame in file._from_pages("t", wanted))
 
