@@ -103,7 +103,8 @@ class Calls:
             return
         ranks = rows["rank"].to_numpy()
         if (np.diff(ranks) < 0).any():
-            rows = rows.sort("rank", maintain_order=True)
+            # DuckDB's threads hand over selected iterations of a rank in parts
+            rows = rows.sort("rank", "iteration", maintain_order=True)
             ranks = rows["rank"].to_numpy()
         calls = [
             *(_codes(rows[name]) for name in (*STREAM[1:], "operation")),
