@@ -4,6 +4,7 @@ See METHOD.md#verdict.
 """
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 
 import numpy as np
 import polars as pl
@@ -75,12 +76,7 @@ def _traits(
 
 
 def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
-    """Ranks that are slow at the same time, and alike, as one: healing some of them saves little.
-
-    Args:
-        claims: as they were found, one after the other.
-        excess: of all ranks.
-    """
+    """Ranks that are slow alike at the same time, as one: healing some of them saves little."""
     joined: list[Slow] = []
     for claim in claims:
         for place, other in enumerate(joined):
@@ -146,13 +142,7 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
 def _costliest_set(
     excess: Excess, noises: Mapping[str | None, float], spans: Floats | None
 ) -> Slow | None:
-    """The set of ranks that costs most, and how likely it is by chance.
-
-    Args:
-        excess: of all ranks.
-        noises: of what is judged: a phase, or all work (None).
-        spans: as `story_of` takes them.
-    """
+    """The set of ranks that costs most by a phase or all work (None), and its chance."""
     parts: dict[str | None, Floats] = {}
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     for phase, noise in noises.items():
@@ -179,7 +169,7 @@ def _costliest_set(
     chances = chance_of_sets(
         [*parts.values()] if spans is None else [spans],
         excess.roles,
-        [(judged.index(phase), rows) for phase, rows, *_ in tried],
+        [(judged.index(p), rows if when.always else apart) for p, apart, rows, when, _ in tried],
     )
     role_sizes = np.bincount(excess.roles)
     best, worth = None, 0.0
@@ -187,12 +177,16 @@ def _costliest_set(
         of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
         # the other half of a role may as well be fast
         chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
-        if spans is None and chance <= RARE:
+        if chance <= RARE:
             # single events hardly count
             then = np.isin(excess.numbers, pattern.iterations)
             share = excess.within(phase).share
             limit = max(NOISE * noises[phase], BY_NATURE, np.median(share[np.ix_(rows, then)]))
             cells = np.clip(share, -limit, limit)
+            if spans is not None:  # of as many blocks as spans in each
+                blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
+                cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
+                then = np.ones(len(blocks), dtype=np.bool_)
             levels = chance_of_levels(cells, excess.roles, rows, apart, then)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
         if gain * (1 - chance) > worth:

@@ -479,6 +479,19 @@ def test_a_rank_with_one_long_span_is_not_slow_because_another_one_is_slow_in_al
     assert [each.chance is None for each in found.slow] == [False, True]
 
 
+def test_a_stop_is_no_level_because_another_rank_is_always_a_little_slow() -> None:
+    late = noise(32, 3, 0.2)
+    late[4] += 2.4
+    late[27, :2] += [101.0, 5.2]
+    assert all(each.chance is None for each in story(late).slow if 27 in each.ranks)
+
+
+def test_noise_that_lasts_for_many_spans_blames_nobody() -> None:
+    spans = (1 + np.random.default_rng(0).normal(0.0, 0.1, (8, 8)).repeat(15, axis=1)) * MS
+    totals = spans.sum(axis=1)[:, None] / MS
+    assert not ranks_of(story_of(excess(totals - totals.min(), 150.0), spans))
+
+
 def test_small_differences_in_spans_do_not_prove_long_stops_beside_them() -> None:
     """Devices differ by some per cent in all spans; the same ranks stop for long before them."""
     late = noise(8, 3)
