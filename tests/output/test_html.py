@@ -231,3 +231,16 @@ def test_a_long_verdict_is_never_cut(stored: MakeStored) -> None:
     output = safe({"verdict": {"sentence": sentence, "roles": ["x" * 900]}, "next": sentence})
     assert output["verdict"]["sentence"] == output["next"] == sentence
     assert len(output["verdict"]["roles"][0]) < 900, "names are"
+
+
+def test_only_prose_is_bound_to_its_units() -> None:
+    """What is copied, such as a command with a path, stays as it is."""
+    text = "rankscope view --db '5 ms'"
+    output = safe({"verdict": {"sentence": text}, "figures": [[text]], "next": text, "db": text})
+    bound = text.replace("5 ms", "5\N{NO-BREAK SPACE}ms")
+    assert output == {
+        "verdict": {"sentence": bound},
+        "figures": [[bound]],
+        "next": text,
+        "db": text,
+    }

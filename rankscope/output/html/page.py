@@ -57,6 +57,9 @@ LONGEST = 500
 SENTENCES, LONGEST_SENTENCE = ("sentence", "next"), 5_000
 """Keys of texts of whole sentences, and their most characters: the verdict is never cut."""
 
+PROSE = ("sentence", "figures", "quality", "caption")
+"""Keys of texts that hold no command or path, which are copied as they are."""
+
 ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 """Escapes with which data cannot end a script or open a comment; JSON escapes non-ASCII itself."""
 
@@ -218,18 +221,16 @@ def _first_cell(flagged_cells: pl.DataFrame, result: Imbalance, picks: Picks) ->
 def safe(value: Document) -> Document:
     """The document with all texts sanitized and cut: to LONGEST, SENTENCES to LONGEST_SENTENCE.
 
-    Lines are not broken between a number and its unit.
+    PROSE is not broken between a number and its unit.
     """
 
-    def inside(each: Any, longest: int = LONGEST) -> Any:
+    def inside(each: Any, key: str = "") -> Any:
         if isinstance(each, str):
-            return UNIT.sub("\N{NO-BREAK SPACE}", sanitized(each, longest))
+            text = sanitized(each, LONGEST_SENTENCE if key in SENTENCES else LONGEST)
+            return UNIT.sub("\N{NO-BREAK SPACE}", text) if key in PROSE else text
         if isinstance(each, dict):
-            return {
-                key: inside(inner, LONGEST_SENTENCE if key in SENTENCES else LONGEST)
-                for key, inner in each.items()
-            }
-        return [inside(inner) for inner in each] if isinstance(each, list | tuple) else each
+            return {name: inside(inner, name) for name, inner in each.items()}
+        return [inside(inner, key) for inner in each] if isinstance(each, list | tuple) else each
 
     document: Document = inside(value)
     return document
