@@ -248,7 +248,8 @@ def pick(
     at_fault = {rank for ranks, _ in slow if ranks not in given_more for rank in ranks}
     slow_ranks, role = named or leading, (roles or {}).get
     peers = [rank for rank in values for one in slow_ranks[:1] if role(rank) == role(one)]
-    labelled = _low_median_high(peers if len(peers) > 1 else [*values], values, slow_ranks)
+    beside = {*peers}.difference(slow_ranks)
+    labelled = _low_median_high(peers if beside else [*values], values, slow_ranks)
     three = {rank for _, rank in labelled}
     more = [rank for rank in slow_ranks if rank not in three]
     labelled += [("slow" if named else "leads", rank) for rank in more]

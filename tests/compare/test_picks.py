@@ -333,6 +333,9 @@ def test_slow_ranks_are_shown_beside_those_that_do_the_same_work() -> None:
     ):
         roles = {rank: "stage 1" if rank in peers else "stage 0" for rank in values}
         assert labels(picked(values, 4, roles=roles)) == output
+    pair = {rank: "stage 1" if rank in (3, 4) else "stage 0" for rank in values}
+    none_beside = picked(values, 4, 3, roles=pair)
+    assert labels(none_beside) == [("min", 5), ("median", 0), ("max", 4), ("slow", 3)]
     later = {rank: "stage 1" if rank in (0, 3) else "stage 0" for rank in values}
     both = picked(values, 4, also=(((3,), (0,)),), roles=later)
     assert labels(both) == [("min", 5), ("median", 1), ("max", 4), ("slow", 3)]
