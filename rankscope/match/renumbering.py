@@ -1,10 +1,13 @@
 """The tables of a run, with the iteration numbers of some ranks shifted."""
 
+from collections.abc import Iterator
+
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.store.tables import RunTables, TableReader, TableRequest, requested
+from rankscope.util.grouping import grouped
 
 NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
 """Tables that hold iteration numbers as given by their reports."""
@@ -20,10 +23,23 @@ class _ShiftedTables(Struct, frozen=True):
         """The requested columns and rows; iterations are those after the shift."""
         if request.table not in NUMBERED:
             return self.reader.read(request)
-        frame = self.reader.read(replace(request, columns=None, iterations=None, sums=()))
+        if request.sums:
+            parts = pl.concat(map(self.reader.read, self._by_shift(request)))
+            return requested(parts, replace(request, ranks=None, iterations=None))
+        frame = self.reader.read(replace(request, columns=None, iterations=None))
         return requested(
             with_shifts(frame, self.shifts), replace(request, ranks=None, narrow=False)
         )
+
+    def _by_shift(self, request: TableRequest) -> Iterator[TableRequest]:
+        """Requests of the same rows by their stored numbers, for the ranks of each shift."""
+        ranks = request.ranks
+        if ranks is None:
+            ranks = self.reader.read(TableRequest("ranks", ["rank"]))["rank"]
+        numbers = request.iterations
+        for by, members in grouped((self.shifts.get(rank, 0), rank) for rank in ranks).items():
+            stored = None if numbers is None else [number - by for number in numbers]
+            yield replace(request, ranks=members, iterations=stored)
 
 
 def with_shifts(frame: pl.DataFrame, shifts: dict[int, int]) -> pl.DataFrame:

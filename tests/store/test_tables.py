@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from rankscope.match.renumbering import renumbered
+from rankscope.match.renumbering import renumbered, with_shifts
 from rankscope.model.columns import OF_SUMS
 from rankscope.store import Database
 from rankscope.store.run_reader import DatabaseReader
@@ -31,9 +31,13 @@ def test_sums_are_the_same_from_a_file_from_memory_and_with_other_numbers(
         sums = database.read(request).sort("rank", "kind")
         assert sums["total_ns"].sum() == rows["total_ns"].sum() > 0
         assert LoadedTables({"activities": rows}).read(request).sort("rank", "kind").equals(sums)
-        ranks = dict.fromkeys(rows["rank"].unique(), 1)
-        shifted = renumbered(RunTables("", reader), ranks).reader.read(request)
-        assert shifted.sort("rank", "kind").equals(sums)
+        shifts = {rank: 3 * rank for rank in rows["rank"].unique()}
+        shifted = renumbered(RunTables("", reader), shifts).reader
+        assert shifted.read(request).sort("rank", "kind").equals(sums)
+        some = TableRequest("activities", ["kind"], iterations=range(4, 9), sums=["total_ns"])
+        ends = LoadedTables({"activities": with_shifts(rows, shifts)}).read(some).sort("kind")
+        assert shifted.read(some).sort("kind").equals(ends)
+        assert 0 < ends["total_ns"].sum() < rows["total_ns"].sum()
 
 
 def test_sums_that_no_run_has_are_no_error(stored: MakeStored, tmp_path: Path) -> None:
