@@ -1,16 +1,12 @@
 """The tables of a run, with the iteration numbers of some ranks shifted."""
 
-from collections.abc import Iterator
-
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rankscope.model.tables import PER_RANK
 from rankscope.store.tables import RunTables, TableReader, TableRequest, requested
 from rankscope.util.grouping import grouped
-
-NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
-"""Tables that hold iteration numbers as given by their reports."""
 
 
 class _ShiftedTables(Struct, frozen=True):
@@ -21,25 +17,27 @@ class _ShiftedTables(Struct, frozen=True):
 
     def read(self, request: TableRequest) -> pl.DataFrame:
         """The requested columns and rows; iterations are those after the shift."""
-        if request.table not in NUMBERED:
+        if request.table not in PER_RANK:
             return self.reader.read(request)
-        if request.sums:
-            parts = pl.concat(map(self.reader.read, self._by_shift(request)))
-            return requested(parts, replace(request, ranks=None, iterations=None))
-        frame = self.reader.read(replace(request, columns=None, iterations=None))
-        return requested(
-            with_shifts(frame, self.shifts), replace(request, ranks=None, narrow=False)
-        )
-
-    def _by_shift(self, request: TableRequest) -> Iterator[TableRequest]:
-        """Requests of the same rows by their stored numbers, for the ranks of each shift."""
         ranks = request.ranks
         if ranks is None:
             ranks = self.reader.read(TableRequest("ranks", ["rank"]))["rank"]
-        numbers = request.iterations
-        for by, members in grouped((self.shifts.get(rank, 0), rank) for rank in ranks).items():
-            stored = None if numbers is None else [number - by for number in numbers]
-            yield replace(request, ranks=members, iterations=stored)
+        by_shift = grouped((self.shifts.get(rank, 0), rank) for rank in ranks) or {0: []}
+        frame = pl.concat(self._shifted(request, each, by_shift[each]) for each in by_shift)
+        if "rank" in frame.columns:
+            frame = frame.sort("rank", maintain_order=True)
+        rest = replace(request, ranks=None, iterations=None, clock=None, narrow=False)
+        return requested(frame, rest)
+
+    def _shifted(self, request: TableRequest, shift: int, ranks: list[int]) -> pl.DataFrame:
+        """What is requested of ranks that have one shift."""
+        stored = request.iterations
+        if stored is not None:
+            stored = [number - shift for number in stored]
+        frame = self.reader.read(replace(request, ranks=ranks, iterations=stored))
+        if "iteration" not in frame.columns:
+            return frame
+        return frame.with_columns(pl.col("iteration") + shift)
 
 
 def with_shifts(frame: pl.DataFrame, shifts: dict[int, int]) -> pl.DataFrame:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import duckdb
 import polars as pl
+import pytest
 
 from rankscope.match.renumbering import renumbered, with_shifts
 from rankscope.model.columns import OF_SUMS
+from rankscope.model.tables import PER_RANK
 from rankscope.store import Database
 from rankscope.store.run_reader import DatabaseReader
 from rankscope.store.tables import LoadedTables, RunTables, TableRequest, narrowed
@@ -38,6 +40,16 @@ def test_sums_are_the_same_from_a_file_from_memory_and_with_other_numbers(
         ends = LoadedTables({"activities": with_shifts(rows, shifts)}).read(some).sort("kind")
         assert shifted.read(some).sort("kind").equals(ends)
         assert 0 < ends["total_ns"].sum() < rows["total_ns"].sum()
+
+
+@pytest.mark.parametrize("name", PER_RANK)
+def test_all_that_has_iterations_is_renumbered(name: str) -> None:
+    frame = pl.DataFrame({"rank": [1, 1, 0, 0], "iteration": [1, 2, 1, 2]})
+    loaded = LoadedTables({name: frame, "ranks": frame[1:3]})
+    shifted = renumbered(RunTables("", loaded), {1: 4})
+    assert shifted.read(name, iterations=[2, 5]).rows() == [(0, 2), (1, 5)]
+    assert shifted.read(name, ["iteration"], ranks=[1]).rows() == [(5,), (6,)]
+    assert shifted.read(name, ranks=[]).is_empty()
 
 
 def test_sums_that_no_run_has_are_no_error(stored: MakeStored, tmp_path: Path) -> None:
