@@ -115,7 +115,12 @@ def _matched(
     calls = match_calls(scope, links)  # transfers that --roles pairs change the matching
     matching = calls.matching
     if scope.matched_by == "ordinal" or scope.shifts:
-        check_pairing(scope.tables.iterations, matching.clocks, scope.utc_starts)
+        check_pairing(
+            scope.tables.iterations,
+            lambda: scope.tables.read("collectives", ["rank", "iteration", "end_ns"]),
+            matching.clocks,
+            scope.utc_starts,
+        )
     elif reuse is None and any(shifted := numbers_by_ends(scope, calls.matched)):
         scope = scope_of(tables, options, shifted=shifted)
         calls = match_calls(scope, links)

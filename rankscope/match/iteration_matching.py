@@ -213,22 +213,55 @@ def _shifted(why: str, shifts: dict[int, int]) -> RunWarning:
     return RunWarning("windows-shifted", text, tuple(sorted(shifts)))
 
 
-def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int | None]) -> None:
+def check_pairing(
+    iterations: pl.DataFrame,
+    collectives: Callable[[], pl.DataFrame],
+    clocks: Clocks,
+    utc: dict[int, int | None],
+) -> None:
     """Raises `Unpaired` if paired iterations lie far apart on the aligned clocks.
 
-    Ranks that train together are never several iterations apart.
+    Ranks that train together are never several iterations apart. A host may be, where it stalls or
+    launches ahead: then the ends of its last collectives decide, which all members leave together.
 
     Args:
         iterations: RANK_ITERATIONS, paired by counting or by shifts of their numbers.
+        collectives: gives rank, iteration and end_ns of COLLECTIVES.
         clocks: of the ranks.
         utc: rank → UTC of its report's time 0.
     """
-    tied = iterations.filter("complete", pl.col("rank").is_in([*clocks.fits])).select(
-        pl.col("rank", "iteration").cast(pl.Int64),
-        end=aligned(clocks, "end_ns", utc),
+    complete = iterations.filter("complete").select("rank", "iteration", "end_ns")
+    if _far_apart(complete, clocks, utc) is None:
+        return
+    calls = collectives().join(complete, on=["rank", "iteration"], how="semi")
+    last = calls.group_by("rank", "iteration").agg(pl.col("end_ns").max()).sort("iteration", "rank")
+    if (found := _far_apart(last, clocks, utc)) is None:
+        return
+    rank, number, by = found
+    raise Unpaired(
+        f"iteration {number} of rank {rank} lies {by / 1e6:.0f} ms away from that of the others, "
+        "and no numbers prove that it is the same step",
+        hint="number the ranges ('step 12'), or --iteration whole",
+    )
+
+
+def _far_apart(
+    ends: pl.DataFrame, clocks: Clocks, utc: dict[int, int | None]
+) -> tuple[int, int, float] | None:
+    """A rank, an iteration that ends far from that of the others, and by how much (ns).
+
+    None unless there are `FEWEST_FAR` such iterations.
+
+    Args:
+        ends: rank, iteration, end_ns.
+        clocks: of the ranks.
+        utc: rank → UTC of its report's time 0.
+    """
+    tied = ends.filter(pl.col("rank").is_in([*clocks.fits])).select(
+        pl.col("rank", "iteration").cast(pl.Int64), end=aligned(clocks, "end_ns", utc)
     )
     if tied["rank"].n_unique() < 2:
-        return
+        return None
     # Not the length of the ranges: some only mark the ends of iterations.
     by_rank = tied.sort("rank", "iteration").select(pl.col("end").diff().over("rank"))
     usual = by_rank["end"].median()
@@ -238,13 +271,9 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     apart = pl.max_horizontal(pl.col("end") - low, high - pl.col("end"))
     far = tied.with_columns(apart=apart).filter(pl.col("apart") > FAR * pl.lit(usual))
     if far["iteration"].n_unique() < FEWEST_FAR:
-        return
+        return None
     rank, number, _, by = far.row(0)
-    raise Unpaired(
-        f"iteration {number} of rank {rank} lies {by / 1e6:.0f} ms away from that of the others, "
-        "and no numbers prove that it is the same step",
-        hint="number the ranges ('step 12'), or --iteration whole",
-    )
+    return rank, number, by
 
 
 def _unpaired(rank: int, reference: int, why: str) -> Unpaired:
