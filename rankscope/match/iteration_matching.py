@@ -17,6 +17,7 @@ from rankscope.match.renumbering import with_shifts
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
 from rankscope.store.tables import narrowed
+from rankscope.util.grouping import grouped
 from rankscope.util.wording import MOST_LISTED, and_more, ranks_text
 
 FURTHEST = 50
@@ -205,9 +206,7 @@ def most_unchanged(shifts: dict[int, int]) -> tuple[dict[int, int], list[RunWarn
 
 def _shifted(why: str, shifts: dict[int, int]) -> RunWarning:
     """The warning that numbers of ranks were shifted."""
-    by_shift: dict[int, list[int]] = {}
-    for rank, shift in sorted(shifts.items()):
-        by_shift.setdefault(shift, []).append(rank)
+    by_shift = grouped((shift, rank) for rank, shift in sorted(shifts.items()))
     moved = [f"{ranks_text(ranks, MOST_LISTED)} by {by}" for by, ranks in by_shift.items()]
     text = f"{why}; shifted by their collectives: {and_more(moved, MOST_LISTED)}"
     return RunWarning("windows-shifted", text, tuple(sorted(shifts)))

@@ -30,6 +30,7 @@ from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.model.tables import PER_RANK
 from rankscope.store.tables import RunTables
+from rankscope.util.grouping import grouped
 from rankscope.util.numbers import sampled
 
 DETECTORS: tuple[Detector, ...] = (
@@ -164,10 +165,7 @@ def findings_sentence(reported: Iterable[Finding]) -> str:
 
     `3 kernels take 6.0 ms or 40 % longer for the same work: the device is slow`.
     """
-    by_clause: dict[tuple[str, ...], list[Finding]] = {}
-    for each in reported:
-        by_clause.setdefault(_clause(each), []).append(each)
-    merged = map(_merged, by_clause.values())
+    merged = map(_merged, grouped((_clause(each), each) for each in reported).values())
     return "; ".join(detector_of(each.kind).sentence(each) for each in merged)
 
 
