@@ -221,7 +221,8 @@ def check_pairing(
     """Raises `Unpaired` if paired iterations lie far apart on the aligned clocks.
 
     Ranks that train together are never several iterations apart. A host may be, where it stalls or
-    launches ahead: then the ends of its last collectives decide, which all members leave together.
+    launches ahead: then the ends of its last collectives decide, which all members leave together,
+    if every rank has some.
 
     Args:
         iterations: RANK_ITERATIONS, paired by counting or by shifts of their numbers.
@@ -230,11 +231,13 @@ def check_pairing(
         utc: rank → UTC of its report's time 0.
     """
     complete = iterations.filter("complete").select("rank", "iteration", "end_ns")
-    if _far_apart(complete, clocks, utc) is None:
+    if (found := _far_apart(complete, clocks, utc)) is None:
         return
     calls = collectives().join(complete, on=["rank", "iteration"], how="semi")
     last = calls.group_by("rank", "iteration").agg(pl.col("end_ns").max()).sort("iteration", "rank")
-    if (found := _far_apart(last, clocks, utc)) is None:
+    if {*complete["rank"]} == {*last["rank"]}:
+        found = _far_apart(last, clocks, utc)
+    if found is None:
         return
     rank, number, by = found
     raise Unpaired(

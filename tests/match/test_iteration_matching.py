@@ -280,3 +280,6 @@ def test_aligned_clocks_contradict_a_pairing(
     # hosts that stall, or launch ahead, are no contradiction: all leave the collectives together
     together = iterations.with_columns(end_ns=pl.col("iteration") * 100 * MS)
     check_pairing(iterations, lambda: together, clocks, utc)
+    if contradicted:  # a rank without collectives proves nothing
+        with pytest.raises(Unpaired, match="of rank 0"):
+            check_pairing(iterations, lambda: together.filter(pl.col("rank") > 0), clocks, utc)
