@@ -29,7 +29,7 @@ class StepEvents(Struct, frozen=True):
     thread: int  # the training thread
     ranges: pl.DataFrame  # of that thread: start, end, name, means
     work: pl.DataFrame  # by `host` (launch), of the training threads: start, end, name, collective,
-    # and `main`: whether it is on the busiest stream
+    # `main`: whether it is on the busiest stream, `computing`: whether it computes
     collectives: pl.DataFrame  # of the work, by `host`: start, end, kind (name, stream, size)
 
 

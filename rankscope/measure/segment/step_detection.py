@@ -86,7 +86,7 @@ def find_steps(
             _iterations(process.thread, ends, duration_ns),
             period.match,
             source,
-            are_steps(process.ranges, ends, backward),
+            are_steps(process.ranges, ends, backward, process.work.filter("computing")),
         )
         if steps.confirmed or not best.confirmed:
             best = steps
@@ -122,7 +122,7 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | 
     )
     calls = work.filter("collective").select("start", "end", "host", kind=kind)
     work = work.filter(launched | pl.col("collective")).select(
-        "start", "end", "host", "name", "collective", main=main
+        "start", "end", "host", "name", "collective", main=main, computing=computing
     )
     thread = training_thread(named, threads.drop_nulls(), main_thread)
     lasting = (named["thread"] == thread) & (named["end"] > named["start"])

@@ -1,5 +1,7 @@
 """What repeats is a step only if phases, lengths and ranges agree."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,10 +12,16 @@ Range = tuple[int, int, str | None]
 ENDS = np.arange(0, 1100, 100)
 
 
-def confirmed(ranges: list[Range], ends: np.ndarray = ENDS, backward: tuple[int, ...] = ()) -> bool:
+def confirmed(
+    ranges: list[Range],
+    ends: np.ndarray = ENDS,
+    backward: tuple[int, ...] = (),
+    kernels: Iterable[tuple[int, str]] = (),
+) -> bool:
     schema = {"start": pl.Int64, "end": pl.Int64, "means": pl.String}
     frame = pl.DataFrame(ranges, schema, orient="row").sort("start")
-    return are_steps(frame, ends, np.array(backward))
+    work = pl.DataFrame([*kernels], {"host": pl.Int64, "name": pl.String}, orient="row")
+    return are_steps(frame, ends, np.array(backward), work)
 
 
 def phases(count: int, *offsets: int) -> list[Range]:
@@ -32,6 +40,23 @@ def test_lengths_are_alike_where_no_phase_is_named() -> None:
     assert confirmed([])
     assert not confirmed([], np.array([0, 10, 20, 30, 40, 1000]))
     assert not confirmed([], np.cumsum([0, 10, 50, 3, 40, 200, 7]))
+
+
+def test_steps_of_other_lengths_launch_the_same_kernels() -> None:
+    stalled = np.cumsum([0, 100, 900, 100, 100, 400, 100])
+    layer = [(at + 1, name) for at in stalled[:-1] for name in ("gemm", "gemm", "norm")]
+    assert not confirmed([], stalled)
+    assert confirmed([], stalled, kernels=layer)
+    rest = [(at, "adam") for at in (500, 1300)]  # the rest of a step, with the last of its layers
+    assert not confirmed([], stalled, kernels=[*layer, *rest])
+    assert not confirmed([], stalled, kernels=[*layer, (1000, "gemm")]), "one more is other work"
+    first = np.cumsum([0, 900, 100, 100, 100, 100, 100])
+    layer = [(at + 1, name) for at in first[:-1] for name in ("gemm", "norm")]
+    assert confirmed([], first, kernels=layer[1:]), "the first is cut"
+    assert not confirmed([], first, kernels=[*layer, (500, "adam")])
+    for nth in range(20):  # whichever of the three comes first
+        few = [(850, f"{nth}"), (950, f"{nth + 100}"), (1050, f"{nth + 200}")]
+        assert not confirmed([], np.array([0, 900, 1000, 1100]), kernels=few), "each is other work"
 
 
 def test_each_step_has_a_backward_pass_where_operators_tell_it() -> None:
