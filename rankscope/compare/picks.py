@@ -406,7 +406,7 @@ def openable_report(report: Path) -> Path | None:
 def _low_median_high(order: list[int], values: Mapping[int, int], slow: Collection[int]) -> Labels:
     """The three picks of the ranks in `order`, which is by score, then rank; fewer of few ranks.
 
-    The median one, beside which slow ranks are looked at, is none of these.
+    No slow rank is the median one: slow ranks are looked at beside it.
     """
     lowest, *others = order
     if not others:
