@@ -110,8 +110,8 @@ def pair_iterations(
         sharpest = _sharpest(own, other, fits, clocks)
         if sharpest is None:
             unsure.append(rank)
-            if fits[0] and {fits[0] - 1, fits[0] + 1} & {*fits}:
-                raise _unpaired(rank, reference, "match at several shifts, but not at 0")
+            if fits[0]:
+                raise _unpaired(rank, reference, "do not match at 0, and prove no other shift")
         shift_of[rank] = fits[0] if sharpest is None else sharpest
         if of_other_steps(own.ends, other.ends, shift_of[rank]):
             raise _unpaired(rank, reference, "end in different iterations")
@@ -302,13 +302,14 @@ def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
 
 
 class _Sequence(NamedTuple):
-    """The iterations of a rank: a number for the collectives of each, and the UTC of its last end.
+    """The iterations of a rank: a number for the collectives of each, how many, and the last's UTC.
 
     An iteration without collectives ends at -1. The collectives of the first and the last one are
     `CUT`, because their windows may begin or end elsewhere than on other ranks.
     """
 
     sequence: NDArray[np.int64]
+    calls: NDArray[np.int64]
     ends: Times
 
 
@@ -361,7 +362,8 @@ class _Steps:
         kinds = self._kinds.get(rank, nothing) & self._kinds.get(other, nothing)
         if kinds not in self._sequences:
             self._sequences[kinds] = self._of_kinds(kinds)
-        return self._sequences[kinds][rank], self._sequences[kinds][other]
+        own, others = self._sequences[kinds][rank], self._sequences[kinds][other]
+        return _known(own, others), _known(others, own)
 
     def _of_kinds(self, kinds: frozenset[int]) -> dict[int, _Sequence]:
         """rank → its iterations, with the collectives of some kinds."""
@@ -371,6 +373,7 @@ class _Steps:
             .group_by("rank", "iteration", maintain_order=True)
             .agg(
                 text=pl.format("{}*{}:{}", "kind", "count", "bytes").str.join(" "),
+                calls=pl.col("count").cast(pl.Int64).sum(),
                 end=pl.col("end_ns").max(),
             )
             .with_columns(pl.col("rank", "iteration").cast(pl.Int64))
@@ -384,14 +387,28 @@ class _Steps:
             sequence = frame["number"].to_numpy().copy()
             if len(sequence) > LEAST_OVERLAP + 2:
                 sequence[[0, -1]] = CUT
-            sequences[rank] = _Sequence(sequence, ends.to_numpy())
+            calls = frame["calls"].fill_null(0).to_numpy()
+            sequences[rank] = _Sequence(sequence, calls, ends.to_numpy())
         return sequences
+
+
+def _known(own: _Sequence, others: _Sequence) -> _Sequence:
+    """The iterations of a rank without those that lost records, as another rank shows.
+
+    All members take part in a collective. A step whose collectives are those of no step of the
+    other rank, and fewer than some step has there, tells nothing.
+    """
+    lost = (own.calls < others.calls.max()) & ~np.isin(own.sequence, [CUT, *others.sequence])
+    sequence, ends = own.sequence.copy(), own.ends.copy()
+    sequence[lost], ends[lost] = CUT, -1
+    return _Sequence(sequence, own.calls, ends)
 
 
 def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
     """Shifts at which at most `ODD_SHARE` of the steps differ; those that agree best come first.
 
-    A step that differs counts as much as `1 / ODD_SHARE` steps that agree.
+    A step that differs counts as much as `1 / ODD_SHARE` steps that agree. At least half of the
+    steps must be comparable.
     """
     shorter = min(len(own), len(reference))
     least = min(shorter, max(LEAST_OVERLAP, round(LEAST_PART * shorter)))
@@ -403,7 +420,7 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
         compared = (own_part != CUT) & (other_part != CUT)
         count = np.count_nonzero(compared)
         mismatches = np.count_nonzero(compared & (own_part != other_part))
-        if count >= least and mismatches <= ODD_SHARE * count:
+        if count >= max(least, len(compared) / 2 - 1) and mismatches <= ODD_SHARE * count:
             scores[shift] = count - mismatches - mismatches / ODD_SHARE
     return sorted(scores, key=lambda shift: (-scores[shift], abs(shift)))
 
@@ -476,6 +493,8 @@ def _sharpest(own: _Sequence, reference: _Sequence, fits: list[int], clocks: boo
         return None
     (shift, best), *others = at_shift.items()
     if not others:  # steps that are alike fit wherever enough of them overlap
-        return shift if best.near or np.ptp(own.sequence[1:-1]) else None
+        own_part, other_part = overlapping(own.sequence, reference.sequence, shift)
+        differ = np.ptp(own_part[(own_part != CUT) & (other_part != CUT)]) > 0
+        return shift if best.near or differ else None
     least = SHARPER if best.near else best.chance
     return shift if least * best.apart < others[0][1].apart else None

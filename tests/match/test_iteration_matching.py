@@ -212,6 +212,22 @@ def test_an_odd_step_in_a_hundred_contradicts_nothing() -> None:
     assert paired(calls) == ({}, {"matched-by-ordinal": ()})
 
 
+@pytest.mark.parametrize("lost", [(4,), (3, 5)])
+def test_steps_that_lost_records_leave_the_others_paired(lost: tuple[int, ...]) -> None:
+    """The last collectives are lost as well, so that these steps seem to end early."""
+    calls: Calls = {rank: [[REDUCED] * 8] * 10 for rank in range(3)}
+    calls[1] = [[REDUCED] * (2 if i in lost else 8) for i in range(10)]
+    assert paired(calls) == ({}, {"matched-by-ordinal": ()})
+    assert paired(calls, {0: 0, 1: 2, 2: 0})[0] == {1: 2}
+
+
+def test_a_rank_that_differs_in_most_steps_is_not_said_to_have_lost_records() -> None:
+    calls: Calls = {rank: [[REDUCED] * 8] * 16 for rank in range(2)}
+    calls[1] = [[REDUCED] * (2 if i % 3 else 8) for i in range(16)]
+    with pytest.raises(Unpaired, match="match at no shift"):
+        paired(calls)
+
+
 def test_regular_steps_on_noisy_hosts_prove_no_shift() -> None:
     """Steps of 47 ms that vary by 1 %, ends of gloo that lie 0.3 ms apart: by chance some agree."""
     calls: Calls = {rank: [[REDUCED]] * 10 for rank in range(8)}
@@ -248,7 +264,12 @@ def test_sequences_that_contradict_every_shift() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "merged", "why"), [(20, 17, "several shifts"), (60, 30, "different iterations")]
+    ("steps", "merged", "why"),
+    [
+        (20, 17, "prove no other shift"),
+        (10, 3, "prove no other shift"),  # a single one fits: behind the step
+        (60, 30, "different iterations"),
+    ],
 )
 def test_two_steps_that_were_taken_for_one(steps: int, merged: int, why: str) -> None:
     """From there on, equal numbers are different steps, and no shift repairs that."""
