@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
-import numpy as np
+import polars as pl
 from msgspec.structs import replace
 
 from rankscope.errors import NoIterations, RankscopeError, UnlikeOthers
@@ -216,6 +216,16 @@ def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> 
     return replace(rows, problems=(*rows.problems, RunWarning(code, text, ranks)))
 
 
+def _usual_length(measures: pl.DataFrame) -> float:
+    """The median length of a rank's steps (ns): on the device, where it is known.
+
+    A host may launch several steps ahead, and wait in others; the devices of all ranks meet.
+    """
+    medians = measures.group_by("clock").agg(pl.col("iteration_ns").median())
+    by_clock = dict(medians.iter_rows())
+    return float(by_clock.get("gpu") or by_clock["host"])
+
+
 class _PendingReports:
     """Reports whose rows wait until all reports are read."""
 
@@ -240,9 +250,7 @@ class _PendingReports:
         self._kinds.append(rows.taken)
         self._places.append(self._store.tell())
         if rows.taken == AUTO:
-            windows = (part.iterations for part in rows.ranks)
-            lengths = ((each["end_ns"] - each["start_ns"]).to_numpy() for each in windows)
-            self._steps += (float(np.median(each)) for each in lengths)
+            self._steps += (_usual_length(part.measures) for part in rows.ranks)
         pickle.dump(rows, self._store, pickle.HIGHEST_PROTOCOL)
 
     def alike(self) -> bool:

@@ -119,11 +119,9 @@ def _after_as_much(ranges: pl.DataFrame, closed: Times, begins: Times) -> int:
 def _after_the_last_collective(events: StepEvents, anchors: Times) -> Times:
     """The launch that follows the collective with the longest gap behind it."""
     launched = events.work.with_columns(then=pl.col("host").shift(-1)).filter("collective")
-    cycle = np.searchsorted(anchors, launched["host"].to_numpy(), side="right") - 1
-    quiet = launched.with_columns(
-        cycle=pl.Series(cycle, dtype=pl.Int64), gap=pl.col("host").shift(-1) - pl.col("host")
-    ).drop_nulls(["gap", "then"])
-    return _longest(quiet)["then"].sort().to_numpy()
+    behind = pl.col("host").shift(-1) - pl.col("host")
+    found = _longest(launched.select("name", "host", border="then", gap=behind), anchors)
+    return np.zeros(0, np.int64) if found.is_empty() else found["border"].to_numpy()
 
 
 def _outermost(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -141,30 +139,70 @@ def _of_the_host(events: StepEvents) -> pl.DataFrame:
 
 def _after_the_pause(events: pl.DataFrame, anchors: Times) -> Times:
     """Host time of the event after each repeat's longest pause, if it is the same event."""
-    nothing = np.zeros(0, dtype=np.int64)
-    cycle = np.searchsorted(anchors, events["host"].to_numpy(), side="right") - 1
-    paused = (
-        events.with_columns(cycle=pl.Series(cycle, dtype=pl.Int64))
-        .sort("start")
-        .with_columns(gap=pl.col("start") - pl.col("end").cum_max().shift(1))
-        .drop_nulls("gap")
-    )
-    whole = pl.col("cycle").is_between(0, len(anchors) - 2)
-    longest = _longest(paused.filter(whole))
-    if longest.height < LEAST_STEPS:
-        return nothing
-    name, same = longest["name"].value_counts().sort("count", "name").row(-1)
-    least = LEAST_GAP * float(np.median(np.diff(anchors)))
-    if same < REGULAR * longest.height or (longest["gap"].quantile(0.5) or 0) < least:
-        return nothing
+    before = pl.col("start") - pl.col("end").cum_max().shift(1)
+    paused = events.sort("start").select("name", "host", border="host", gap=before)
+    found = _longest(paused, anchors)
+    least = LEAST_GAP * float(np.median(np.diff(anchors))) if len(anchors) > 1 else NEVER
+    if found.is_empty() or found["usual"][0] < least or not found["stands_out"][0]:
+        return np.zeros(0, dtype=np.int64)
     # The first and the last repeat are incomplete and may have no border.
-    borders = _longest(paused.filter(pl.col("name") == name))
-    return borders.filter(whole | (pl.col("gap") >= least))["host"].sort().to_numpy()
+    return found.filter(pl.col("whole") | (pl.col("gap") >= least))["border"].to_numpy()
 
 
-def _longest(events: pl.DataFrame) -> pl.DataFrame:
-    """The event with the longest gap in each repeat."""
-    return events.sort("cycle", "gap").unique("cycle", keep="last", maintain_order=True)
+def _longest(events: pl.DataFrame, anchors: Times) -> pl.DataFrame:
+    """The event of each repeat whose gap is the longest in nearly all repeats.
+
+    It is the same event, the n-th of its name, in each repeat. A host that stalls, or waits for a
+    place in its queue, makes longer gaps elsewhere now and then.
+
+    Args:
+        events: name, host, border, gap.
+        anchors: host times of one event of each repeat.
+
+    Returns:
+        The rows, by border, with `whole`: whether the repeat is complete; `usual`: the length that
+        `REGULAR` of these gaps have; `stands_out`: whether half of the gaps at any other place are
+        shorter than that.
+    """
+    cycle = np.searchsorted(anchors, events["host"].to_numpy(), side="right") - 1
+    counted = (
+        events.with_columns(
+            cycle=pl.Series(cycle, dtype=pl.Int64),
+            whole=pl.Series((cycle >= 0) & (cycle < len(anchors) - 1)),
+        )
+        .with_columns(
+            nth=pl.int_range(pl.len()).over("cycle", "name"),
+            many=pl.len().cast(pl.Int64).over("cycle", "name"),
+        )
+        .with_columns(most=pl.col("many").filter("whole").median().over("name").cast(pl.Int64))
+        .drop_nulls()
+    )
+    cut = pl.when(pl.col("cycle") < 0).then(pl.col("most") - pl.col("many")).otherwise(0)
+    counted = counted.with_columns(nth=pl.col("nth") + cut)  # the first repeat lacks its begin
+    whole = counted.filter("whole")
+    least = max(LEAST_STEPS, REGULAR * whole["cycle"].n_unique())
+    gap = pl.col("gap")
+    places = (
+        whole.group_by("name", "nth")
+        .agg(pl.len(), usual=gap.quantile(1 - REGULAR, "lower"), half=gap.median())
+        .filter(pl.col("len") >= least)
+        .sort("usual", "name", "nth", descending=[True, False, False])
+    )
+    if places.is_empty():
+        return places
+    name, nth, _, usual, _ = places.row(0)
+    same = counted.filter(pl.col("name") == name)
+    alike = ~pl.col("whole") | (pl.col("many") == pl.col("most"))
+    others = same.filter(~alike).sort("cycle", "gap").unique("cycle", keep="last")
+    return (
+        pl.concat([same.filter(alike, pl.col("nth") == nth), others])
+        .select(
+            *("border", "gap", "whole"),
+            usual=pl.lit(usual),
+            stands_out=pl.lit(usual > (places["half"][1:].max() or 0)),
+        )
+        .sort("border")
+    )
 
 
 def last_before(events: StepEvents, moments: Times, waiting: bool = True) -> Times:

@@ -3,7 +3,8 @@
 The layers of one step repeat as well as steps do. What repeats is a step if each repeat has every
 phase that ranges name, and operators of autograd if there are any. Without such ranges, repeats
 last about equally long or launch the same kernels (a host that waits launches none), and no range
-of the training thread holds several of them.
+of the training thread holds several of them. Where kernels are known, a repeat lasts as long as the
+device needs for it: a host may launch several ahead, and wait in the next.
 """
 
 import numpy as np
@@ -27,7 +28,7 @@ def are_steps(ranges: pl.DataFrame, ends: Times, backward: Times, kernels: pl.Da
         ranges: of the training thread: start, end, means.
         ends: ends of the repeats, after the begin of the first.
         backward: starts of autograd's operators, on any thread.
-        kernels: that compute: host, name.
+        kernels: that compute, by host: host, name, end.
     """
     if len(backward) and (np.histogram(backward, ends)[0] > 0).mean() < REGULAR:
         return False
@@ -37,13 +38,22 @@ def are_steps(ranges: pl.DataFrame, ends: Times, backward: Times, kernels: pl.Da
             _once_each(part["start"].to_numpy(), ends)
             for part in named.partition_by("means", maintain_order=True)
         )
-    lengths = np.diff(ends)
+    lengths = np.diff(_ends_on_the_device(kernels, ends))
     median = float(np.median(lengths))
     regular = (lengths <= ALIKE * median) & (ALIKE * lengths >= median)
     if not (_most(regular, lengths) or _most(_same_work(kernels, ends), lengths)):
         return False
     outer = ranges.filter(~pl.col("means").is_in(OPERATORS).fill_null(False))
     return _held_together(outer, ends) <= 1 - REGULAR
+
+
+def _ends_on_the_device(kernels: pl.DataFrame, ends: Times) -> Times:
+    """When the kernels that were launched by each end had ended; the ends where none are known."""
+    launched = np.searchsorted(kernels["host"].to_numpy(), ends, side="right")
+    if not launched[-1]:
+        return ends
+    done = np.maximum.accumulate(kernels["end"].to_numpy())
+    return np.where(launched > 0, done[launched - 1], ends)
 
 
 def _most(alike: Flags, lengths: Times) -> bool:

@@ -17,11 +17,14 @@ def confirmed(
     ends: np.ndarray = ENDS,
     backward: tuple[int, ...] = (),
     kernels: Iterable[tuple[int, str]] = (),
+    device: Iterable[int] | None = None,
 ) -> bool:
+    """Whether repeats are steps; kernels end at once, or when `device` says."""
     schema = {"start": pl.Int64, "end": pl.Int64, "means": pl.String}
     frame = pl.DataFrame(ranges, schema, orient="row").sort("start")
     work = pl.DataFrame([*kernels], {"host": pl.Int64, "name": pl.String}, orient="row")
-    return are_steps(frame, ends, np.array(backward), work)
+    end = pl.col("host") if device is None else pl.Series(device, dtype=pl.Int64)
+    return are_steps(frame, ends, np.array(backward), work.sort("host").with_columns(end=end))
 
 
 def phases(count: int, *offsets: int) -> list[Range]:
@@ -57,6 +60,16 @@ def test_steps_of_other_lengths_launch_the_same_kernels() -> None:
     for nth in range(20):  # whichever of the three comes first
         few = [(850, f"{nth}"), (950, f"{nth + 100}"), (1050, f"{nth + 200}")]
         assert not confirmed([], np.array([0, 900, 1000, 1100]), kernels=few), "each is other work"
+
+
+def test_lengths_are_those_of_the_device_where_kernels_are_known() -> None:
+    """A host launches ahead, and waits in the last steps; each step has other kernels."""
+    ahead = np.cumsum([0, 10, 10, 10, 10, 300, 160])
+    kernels = [(at, f"{at}") for at in ahead[1:]]
+    assert not confirmed([], ahead)
+    assert confirmed([], ahead, kernels=kernels, device=range(100, 700, 100))
+    assert not confirmed([], ENDS, kernels=[(at, f"{at}") for at in ENDS[1:]], device=[
+        *range(10, 90, 10), 500, 1000])  # fmt: skip
 
 
 def test_each_step_has_a_backward_pass_where_operators_tell_it() -> None:

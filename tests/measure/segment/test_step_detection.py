@@ -28,6 +28,7 @@ from tests.support import (
     mostly_nightly,
     mostly_slow,
     public,
+    sqlite_tables,
     unpacked,
 )
 
@@ -202,18 +203,86 @@ def test_one_rank_alone_works_off_its_kernels(tmp_path: Path) -> None:
     assert "kernels" in said.message
 
 
+def launches(host: np.ndarray) -> StepEvents:
+    """Ten launches in each step, at `host` (ms), whose 6th and 8th are collectives.
+
+    The device is always busy.
+    """
+    at = np.tile(np.arange(10), len(host))
+    names = [f"kernel {each}" for each in at]
+    start = (2 * np.arange(at.size) + 1) * 1_000_000
+    work = pl.DataFrame({"start": start, "end": start + 2_000_000, "name": names})
+    work = work.with_columns(
+        host=pl.Series((host.ravel() * 1_000_000).astype(np.int64)),
+        collective=pl.Series(np.isin(at, [6, 8])),
+        main=True,
+    )
+    calls = work.filter("collective").select("start", "end", "host", kind="name")
+    nothing = calls.clear().select("start", "end", name="kind", means="kind")
+    return StepEvents(0, nothing, work, calls)
+
+
+def begins_at(events: StepEvents) -> list[int]:
+    """Which launch of a step begins each of the steps that are found."""
+    host = events.work["host"].to_numpy()
+    begins = step_begins(events, host[6::10])
+    return (np.searchsorted(host, begins) % 10).tolist()
+
+
+@pytest.mark.parametrize("stalled", [1, 2, 5])
+def test_a_host_that_stalls_now_and_then_moves_no_border(stalled: int) -> None:
+    """It launches a step in 10 ms, then pauses for 2; in every third step it stalls for 15."""
+    pauses = np.ones((12, 10))
+    pauses[:, 0] = 2
+    pauses[2::3, stalled] = 15
+    assert begins_at(launches(np.cumsum(pauses).reshape(12, 10))) == [0] * 11
+
+
+def test_lost_records_and_a_cut_begin_move_no_border() -> None:
+    """Kernels have one name; the capture begins in the first step, and one of the sixth is lost."""
+    pauses = np.ones((12, 10))
+    pauses[:, 0] = 2
+    host = np.cumsum(pauses).reshape(12, 10)
+    events = launches(host)
+    work = events.work.with_columns(
+        name=pl.when("collective").then("name").otherwise(pl.lit("kernel"))
+    )
+    work = work.filter(~pl.int_range(pl.len()).is_in([*range(8), 59]))
+    anchors = events.work["host"].to_numpy()[16::10]
+    begins = step_begins(StepEvents(0, events.ranges, work, events.collectives), anchors)
+    assert (begins / 1e6).tolist() == host[1:, 0].tolist()
+
+
+def test_a_host_that_never_pauses_has_its_border_behind_the_last_collective() -> None:
+    """All launches come 1 ms apart, but in every third step it stalls before the last one."""
+    pauses = np.ones((12, 10))
+    pauses[2::3, 8] = 15
+    assert begins_at(launches(np.cumsum(pauses).reshape(12, 10))) == [9] * 11
+
+
+def test_steps_that_a_host_launches_ahead_are_those_of_the_others(tmp_path: Path) -> None:
+    """Rank 2 launches five times faster, and its device takes as long as all others."""
+    folder = unmarked(tmp_path, "free_running", True, iterations=8)
+    faster = "update CUPTI_ACTIVITY_KIND_RUNTIME set start = start / 5, end = end / 5"
+    edit(folder / "report_rank_2.sqlite", faster)
+    run = rankscope.ingest([folder], tmp_path / "run.duckdb")
+    assert run.compare().facts.iterations == tuple(range(1, 8))
+    slower = ", ".join(f"{each} = 2 * {each}" for each in ("start", "end"))
+    for table in ("RUNTIME", "KERNEL", "MEMCPY", "MEMSET"):
+        name = f"CUPTI_ACTIVITY_KIND_{table}"
+        if name in sqlite_tables(folder / "report_rank_1.sqlite"):
+            edit(folder / "report_rank_1.sqlite", f"update {name} set {slower}")
+    run = rankscope.ingest([folder], tmp_path / "run.duckdb", rebuild=True)
+    assert run.compare().facts.iterations == (0,), "a step is another one where it lasts twice"
+
+
 def test_ranges_of_collectives_tell_no_pause_of_a_host_that_launches() -> None:
     """Launches at 0 to 9 ms of each 20, collectives at 6 and 8; the device is always busy."""
-    steps, at = np.meshgrid(np.arange(6), np.arange(10), indexing="ij")
-    host = (20 * steps + at).ravel() * 1_000_000
-    names = [f"kernel {each}" for each in at.ravel()]
-    start = np.arange(60) * 2_000_000 + 1_000_000
-    work = pl.DataFrame({"start": start, "end": start + 2_000_000, "host": host, "name": names})
-    work = work.with_columns(collective=pl.Series(np.isin(at.ravel(), [6, 8])), main=True)
-    calls = work.filter("collective").select("start", "end", "host", kind="name")
+    events = launches(20 * np.arange(6)[:, None] + np.arange(10))
+    host, calls = events.work["host"].to_numpy(), events.collectives
     ranges = calls.select(start="host", end=pl.col("host") + 1000, name="kind")
     ranges = ranges.with_columns(means=pl.lit("collective"))
-    begins = step_begins(StepEvents(0, ranges, work, calls), host[6::10])
+    begins = step_begins(StepEvents(0, ranges, events.work, calls), host[6::10])
     assert np.diff(begins).tolist() == [20_000_000] * (len(begins) - 1)
     assert begins[-1] == 100_000_000
 
