@@ -32,7 +32,9 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
     others launch ahead while they wait. `by_phase`: the same of each phase (rank by iteration by
     phase). `value`: the judged metric. `spent`: the time
     in each phase. `length`: the role's median iteration. `unit`: the length that the iteration has
-    by the work of the role's median rank, without waits for slow ranks.
+    by the work of the role's median rank, without waits for slow ranks. `need`: what an iteration
+    takes at least by the rank's host, where that binds without waits; `usual_need`: the same of the
+    role's median host.
     """
 
     metric: str
@@ -47,6 +49,8 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
     spent: Floats
     length: Floats
     unit: Floats
+    need: Floats
+    usual_need: Floats
 
     @property
     def lengths(self) -> Floats:
@@ -163,8 +167,9 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     for role in range(len(names)):
         unit[roles == role] = _unit(usual[roles == role][:1], length[roles == role][:1])
     by_phase = _with_rare(spent - usual_of(spent, roles), spent, value - usual, roles)
-    own, host = matrix("iteration_ns") - matrix("wait_ns"), usual_of(matrix("host_ns"), roles)
-    late = np.maximum(own - _need(host, usual_of(own, roles), length), 0.0)
+    own, host = matrix("iteration_ns") - matrix("wait_ns"), matrix("host_ns")
+    usual_need = _need(usual_of(host, roles), usual_of(own, roles), length)
+    late = np.maximum(own - usual_need, 0.0)
     ahead = np.maximum(np.nan_to_num(value - usual - late), 0.0)
     return Excess(
         metric=metric,
@@ -179,18 +184,20 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         spent=spent,
         length=np.where(length > 0, length, np.nan),
         unit=np.where(unit > 0, unit, np.nan),
+        need=_need(host, own, lower_medians(length.T).T),
+        usual_need=usual_need,
     )
 
 
 def _need(host: Floats, own: Floats, length: Floats) -> Floats:
-    """What the iteration of the median rank would take without waits, if its host binds; else NaN.
+    """What an iteration would take without waits, where the host binds; else NaN.
 
     A rank launches ahead while it waits, and its device then needs less than its host. A rank that
     waits for nobody needs at least the time of its host.
 
     Args:
-        host: the median time of the role's hosts, NaN where unknown.
-        own: the median iteration without waits, NaN where unknown.
+        host: the time of hosts, NaN where unknown.
+        own: the iteration without waits, NaN where unknown.
         length: the median iteration.
     """
     # in most iterations a host may wait where no call tells, as behind a full queue

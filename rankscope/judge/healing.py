@@ -1,5 +1,6 @@
 """Work that healing takes out of a run, and the time that this saves. See METHOD.md#verdict."""
 
+import math
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import repeat
@@ -104,15 +105,39 @@ class Prices:
         if replay is None:
             return [int(self._faster(each).sum()) for each in healed]
         played = self._is_played
-        changes, scales, least = [], [], []
+        changes, scales, least, most = [], [], [], []
         for each, usual in zip(healed, transfers, strict=False):
             work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
             changes.append(Healing(work, self.transfer if usual else None))
             scales.append(1.0 if played.all() else self._scale(each, played))
             least.append(self.most(each, 0) if self.phases_recur else 0)
+            most.append(self.above_hosts(each, usual))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         scaled = (round(gain * scale) for gain, scale in zip(gains, scales, strict=True))
-        return list(map(max, scaled, least))
+        return [int(each) for each in map(min, map(max, scaled, least), most)]
+
+    def above_hosts(self, healed: Floats, transfers: bool = False) -> float:
+        """What healed iterations exceed the need of the slowest host or device by, ns.
+
+        While a rank waits, its host launches ahead, and its device needs less than without waits.
+        Hosts of healed ranks need what is usual. Infinite where all hosts need less than devices.
+
+        Args:
+            healed: rank by iteration by phase in ns.
+            transfers: whether transfers are healed as well, in any iteration.
+        """
+        excess = self._excess
+        if not np.isfinite(excess.need).any():
+            return math.inf
+        when = np.asarray(healed.any(axis=(0, 2)) | transfers)
+        is_healed = np.asarray(healed.any(axis=(1, 2)))
+        needs = np.where(is_healed[:, None], excess.usual_need, excess.need)
+        host = np.fmax.reduce(needs, axis=0)[when]
+        device = np.fmax.reduce(excess.value - healed.sum(axis=2), axis=0)[when]
+        if not (host > device).any():
+            return math.inf
+        left = excess.lengths[when] - np.fmax(host, device)
+        return float(np.fmax(left, 0.0).sum())
 
     def most(self, healed: Floats, gain_ns: int) -> int:
         """The gain of a healing, or its upper bound where gains are bounds.

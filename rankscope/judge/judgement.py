@@ -132,7 +132,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         prices,
         everything_ns=everything,
         cost_ns=cost if straggler is None else max(cost, straggler.gain_ns),
-        why_bound=_why_bound(inputs, prices, [each.claim for each in reported]),
+        why_bound=_why_bound(inputs, prices, reported),
         gains=gains,
         main=main,
         straggler=straggler,
@@ -141,26 +141,31 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     )
 
 
-def _why_bound(inputs: VerdictInputs, prices: Prices, claims: Sequence[Slow]) -> str | None:
+def _why_bound(inputs: VerdictInputs, prices: Prices, named: Sequence[Straggler]) -> str | None:
     """Why gains are upper bounds, in words; None: they are exact."""
     if prices.why_bound is not None:
         return prices.why_bound
-    for claim in claims:
-        if 2 * len(claim.pattern.iterations) <= len(inputs.numbers):
-            continue
-        context = inputs.context(claim)
-        much, what = HALF * context.phase_ns, ""
-        if is_loading(inputs.excess, claim):
-            what = "load" if context.device_ns(idle=False) < much else ""
-        elif context.device_ns(idle=True) >= much and _others_launch_ahead(inputs, claim):
-            what = "launch"
-        if what:
-            early = "load data" if what == "load" else "launch work"
+    for claim, gain, _ in named:
+        limited = gain + 1 > prices.above_hosts(inputs.healed(claim))
+        early = "launch work" if limited else _early(inputs, claim)
+        if early:
             return (
                 f"while others wait, they may {early} of later iterations, and they may be slower "
                 "without these waits"
             )
     return None
+
+
+def _early(inputs: VerdictInputs, claim: Slow) -> str:
+    """What the others may do early while they wait for the ranks of a claim, in words."""
+    if 2 * len(claim.pattern.iterations) <= len(inputs.numbers):
+        return ""
+    context = inputs.context(claim)
+    much = HALF * context.phase_ns
+    if is_loading(inputs.excess, claim):
+        return "load data" if context.device_ns(idle=False) < much else ""
+    idles = context.device_ns(idle=True) >= much
+    return "launch work" if idles and _others_launch_ahead(inputs, claim) else ""
 
 
 def _others_launch_ahead(inputs: VerdictInputs, claim: Slow) -> bool:

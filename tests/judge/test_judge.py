@@ -251,6 +251,18 @@ def test_hosts_of_others_may_not_keep_up(every: int, kind: str, bound: bool) -> 
     assert not judge(without_device, Exact(without_device.excess)).gain_is_bound
 
 
+@pytest.mark.parametrize(("host_ms", "bound"), [(85, True), (75, False)])
+def test_a_gain_that_the_host_of_another_rank_limits_is_a_bound(host_ms: int, bound: bool) -> None:
+    """Of 100 ms, the host of a rank that waits needs so many."""
+    cells = [(rank, i, 20.0 * (rank == 3)) for rank in range(RANKS) for i in range(COUNT)]
+    host = pl.when(pl.col("rank") == 1).then(host_ms).otherwise(20) * MS
+    wide = wide_of(cells).with_columns(host_ns=host, wait_ns=70 * MS - pl.col("work_ns"))
+    given = inputs_of(wide, run=SUMMARY)
+    verdict = judge(given, Exact(given.excess))
+    assert (verdict.ranks, verdict.gain_is_bound) == ((3,), bound)
+    assert ("others wait, they may launch work of later" in verdict.sentence) == bound
+
+
 def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
     rows = [(r, i, 20.0 * (r == i % RANKS)) for r in range(RANKS) for i in range(COUNT)]
     fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (3,)), None)

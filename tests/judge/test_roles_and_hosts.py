@@ -1,7 +1,7 @@
 """Groups before ranks: pipelines, hosts, batches of random length; victims are not stragglers."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.judge.healing import Prices
 from rankscope.judge.phrases import whole_hosts
+from rankscope.judge.replay import Healing
 from rankscope.judge.rules import judge
 from tests.forge import simulate, without_plants
 from tests.judge.made import wide_of
@@ -202,3 +203,42 @@ def test_gains_are_bounds_where_broadcasts_take_long_after_all_they_wait_for_cam
 
     assert why(0.049) is None
     assert why(0.05) == "ranks that broadcast or send may also wait for earlier calls of others"
+
+
+class Played:
+    """A replay in which each rank's work is the only thing that takes time."""
+
+    iterations = range(10)
+
+    def placed(self, *given: Any) -> Any:
+        return given[-1]
+
+    def gains_ns(self, healings: list[Healing], _: object) -> list[int]:
+        return [int(np.sum(each.work)) for each in healings]
+
+
+@pytest.mark.parametrize(
+    ("host_ms", "healed", "gain_ms"),
+    [
+        (80, {3: 10}, 200),
+        (80, {3: 4}, 80),  # in as many iterations
+        (80, {3: 10, 1: 10}, 410),  # its host is then as usual
+        (50, {3: 10}, 400),  # no longer than a device
+        (97, {3: 10}, 400),  # it may wait unseen
+    ],
+)
+def test_healing_leaves_as_much_time_as_the_slowest_other_host_needs(
+    host_ms: int, healed: dict[int, int], gain_ms: int
+) -> None:
+    """Rank 3 works 40 ms more; while rank 1 waits for it, its host has launched all."""
+    wide = wide_of([(rank, i, 40.0 * (rank == 3)) for rank in range(4) for i in range(10)])
+    waits = pl.when(pl.col("rank") == 3).then(0).otherwise(45)
+    in_most = pl.when(pl.col("iteration") > 1).then(5).otherwise(0)  # it waits unseen
+    host = pl.when(pl.col("rank") == 1).then(host_ms + in_most).otherwise(20)
+    excess = inputs_of(wide.with_columns(wait_ns=waits * MS, host_ns=host * MS)).excess
+    less = np.zeros(excess.by_phase.shape)
+    for rank, count in healed.items():
+        less[rank, :count, excess.phases.index("backward")] = (40 if rank == 3 else 1) * MS
+    prices = Prices(excess, cast(Any, Played()))
+    assert prices.of([less]) == [gain_ms * MS]
+    assert (prices.above_hosts(less) == gain_ms * MS) == (gain_ms in (80, 200))
