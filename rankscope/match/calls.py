@@ -16,7 +16,7 @@ from rankscope.match.communicators import EQUAL_SIZES, MATCHED, ROOTED, SPLITTAB
 from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
 from rankscope.match.point_to_point import NAMES_PEERS, named_transfers, pair_peers
 from rankscope.match.rank_axis import firsts
-from rankscope.model.arrays import distinct
+from rankscope.model.arrays import distinct, whole
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.store.tables import LONG, SHORT, narrowed
 from rankscope.util.threads import threaded
@@ -101,21 +101,21 @@ class Calls:
             self._lose(part.filter(~split))
         if rows.is_empty():
             return
-        ranks = rows["rank"].to_numpy()
+        ranks = whole(rows["rank"])
         if (np.diff(ranks) < 0).any():
             # DuckDB's threads hand over selected iterations of a rank in parts
             rows = rows.sort("rank", "iteration", maintain_order=True)
-            ranks = rows["rank"].to_numpy()
+            ranks = whole(rows["rank"])
         calls = [
             *(_codes(rows[name]) for name in (*STREAM[1:], "operation")),
-            *(rows[name].to_numpy() for name in ("iteration", "ordinal")),
+            *(whole(rows[name]) for name in ("iteration", "ordinal")),
         ]
         known = {name: rows[name] for name in OWN[1:] if rows[name].null_count() < rows.height}
         values = {
-            name: (each.fill_null(UNKNOWN_BYTES) if each.null_count() else each).to_numpy()
+            name: whole(each.fill_null(UNKNOWN_BYTES) if each.null_count() else each)
             for name, each in known.items()
         }
-        starts = rows["start_ns"].to_numpy()
+        starts = whole(rows["start_ns"])
         kind_of = _places(rows["operation"], MATCHED)
         place, first = len(self._stream_rows) - 1, len(self._streams)
         previous_calls, arranged = calls, None
@@ -345,7 +345,7 @@ class Calls:
 
 def _codes(values: pl.Series) -> NDArray[Any]:
     """The integers behind the values."""
-    return values.to_physical().to_numpy()
+    return whole(values.to_physical())
 
 
 def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:

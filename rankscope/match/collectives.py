@@ -61,12 +61,13 @@ class Matched(Struct, frozen=True):
     def reducing(self) -> pl.DataFrame:
         """The gradient reductions with the columns of REDUCING."""
         parts = [REDUCING.to_frame()]
-        gradients, lasted = self.rows["gradient"], self.rows["end_ns"] - self.rows["arrival_ns"]
+        gradients = self.rows["gradient"]
         for group, members, _, rows in self.blocks():
             gradient = gradients[rows].to_numpy().reshape(members, -1)
             if not gradient.any():
                 continue
-            shortest = lasted[rows].to_numpy().reshape(members, -1).min(axis=0)
+            arrived, ended = (self.rows[name][rows].to_numpy() for name in ("arrival_ns", "end_ns"))
+            shortest = (ended - arrived).reshape(members, -1).min(axis=0)
             part = self.rows[rows].lazy().filter("gradient")
             sizes = pl.lit(None) if "bytes" not in self.rows.columns else pl.col("bytes")
             known = part.group_by("rank").agg(

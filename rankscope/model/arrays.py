@@ -1,6 +1,6 @@
 """Short columns without expressions: planning one costs more than the work on a thousand rows."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -35,6 +35,16 @@ Rows = TypeVar("Rows", pl.DataFrame, pl.Series)
 def taken(rows: Rows, places: NDArray[np.integer]) -> Rows:
     """The rows at some places, in their order."""
     return rows[pl.Series(places.astype(np.uint32))]
+
+
+def whole(values: pl.Series) -> NDArray[Any]:
+    """The values of a column without nulls.
+
+    NumPy joins long chunks sooner than polars, because it asks the system for large pages.
+    """
+    if values.n_chunks() == 1:
+        return values.to_numpy()
+    return np.concatenate([each.to_numpy() for each in values.get_chunks()])
 
 
 def is_null(values: pl.Series) -> Flags:
@@ -197,7 +207,8 @@ NOWHERE = np.iinfo(np.int64).min
 def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
     """`frame` with the columns of `more` of the same rank and iteration, null where it has none.
 
-    It is a join that copies little, and nothing where the rows are the same.
+    It is a join that copies little. The new columns are one chunk each: polars would otherwise
+    join the chunks of all columns for each `group_by`.
 
     Args:
         frame: rank, iteration and other columns.
@@ -212,4 +223,4 @@ def looked_up(frame: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
         at = np.append(order, -1)[at]
         known = np.append(more_keys, NOWHERE)[at] == keys
         columns = columns.select(pl.all().gather(pl.Series(at).set(pl.Series(~known), None)))
-    return frame.hstack(columns)
+    return frame.hstack(columns.rechunk())

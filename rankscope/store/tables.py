@@ -115,7 +115,8 @@ class RunTables:
     def table(self, name: str) -> pl.DataFrame:
         """A whole table, which stays loaded."""
         if name not in self._loaded:
-            self._loaded[name] = self.read(name)
+            # else each `group_by` joins the chunks of all columns
+            self._loaded[name] = self.read(name).rechunk()
         return self._loaded[name]
 
     @property
@@ -160,8 +161,8 @@ def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
 
 def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     """`frame` with the columns of `NARROW` in those types."""
-    wide = (each for each in frame.columns if each in NARROW and frame.schema[each] != NARROW[each])
-    return frame.with_columns(pl.col(name).cast(NARROW[name]) for name in wide)
+    wide = {name: kind for name, kind in NARROW.items() if frame.schema.get(name, kind) != kind}
+    return frame.with_columns(pl.col(name).cast(wide[name]) for name in wide) if wide else frame
 
 
 def fetched(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:

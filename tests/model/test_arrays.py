@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import codes, leading, summed
+from rankscope.model.arrays import codes, leading, looked_up, summed, whole
 
 
 def test_rows_differ_however_far_apart_their_values_are() -> None:
@@ -30,3 +30,21 @@ def test_texts_and_nulls_are_grouped_as_values_are() -> None:
 def test_the_names_with_most_lead_in_each_group_and_ties_go_by_name() -> None:
     names = pl.DataFrame({"kind": ["x", "x", "x", "y"], "name": ["c", "a", "b", "z"]})
     assert leading(names, np.array([5, 3, 3, 1]), most=2).tolist() == [True, True, False, True]
+
+
+def test_chunks_of_a_column_follow_each_other_in_its_array() -> None:
+    chunks = [pl.Series([2**62, -1]), pl.Series([5]), pl.Series([], dtype=pl.Int64)]
+    column = pl.concat(chunks, rechunk=False)
+    assert column.n_chunks() > 1
+    for each in (column, column.rechunk(), column.clear()):
+        assert whole(each).tolist() == each.to_list()
+        assert whole(each).dtype == np.int64
+
+
+def test_columns_that_are_looked_up_are_one_chunk() -> None:
+    frame = pl.DataFrame({"rank": [0, 0, 1], "iteration": [1, 2, 1]})
+    more = frame.with_columns(value=pl.col("iteration") + 5)
+    for parts in (more[:1], more[1:]), (more[2:], more[:2]):
+        found = looked_up(frame, pl.concat(parts, rechunk=False))
+        assert found["value"].to_list() == [6, 7, 6]
+        assert found["value"].n_chunks() == 1

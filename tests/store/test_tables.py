@@ -42,6 +42,14 @@ def test_sums_are_the_same_from_a_file_from_memory_and_with_other_numbers(
         assert 0 < ends["total_ns"].sum() < rows["total_ns"].sum()
 
 
+def test_a_table_that_stays_loaded_is_one_chunk() -> None:
+    frame = pl.DataFrame({"rank": [0, 1], "iteration": [1, 2]})
+    parts = pl.concat([frame[:1], frame[1:]], rechunk=False)
+    loaded = RunTables("", LoadedTables({"iterations": parts})).iterations
+    assert parts.n_chunks() == 2
+    assert (loaded.rows(), loaded.n_chunks()) == (frame.rows(), 1)
+
+
 @pytest.mark.parametrize("name", PER_RANK)
 def test_all_that_has_iterations_is_renumbered(name: str) -> None:
     frame = pl.DataFrame({"rank": [1, 1, 0, 0], "iteration": [1, 2, 1, 2]})
