@@ -481,4 +481,4 @@ def replay_of(comparison: Comparison) -> Replay | None:
     rows = comparison.rows(all_iterations=comparison.scope.in_range is None)
     calls = calls_again(comparison, comparison.scope.in_range)
     parts = replay_parts(comparison.scope, calls, rows)
-    return None if parts is None else Replay(*parts)
+    return None if parts is None else Replay(*parts, comparison.roles.of)

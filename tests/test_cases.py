@@ -185,7 +185,11 @@ def test_a_phase_that_nobody_names_is_priced_at_its_place(tmp_path: Path, gone: 
 
     run = read(write(tmp_path / "job", Job(), edit))
     assert_slow(run)
-    assert run.compare().verdict.gain_is_bound == (gone != "backward"), "then its place is unknown"
+    verdict = run.compare().verdict
+    assert not verdict.gain_is_bound
+    assert verdict.gain_ns == pytest.approx(
+        verdict.iterations_share * 11 * EXTRA_MS * 1e6, rel=0.05
+    )
 
 
 @pytest.mark.slow
@@ -267,19 +271,19 @@ def test_work_beside_communication_is_work_in_a_capture(
 
 
 @pytest.mark.slow
-def test_phases_that_recur_in_a_capture_have_no_one_place(tmp_path: Path) -> None:
+def test_a_capture_of_many_steps_costs_what_they_cost(tmp_path: Path) -> None:
     """The slow forward of each step delays the collectives of that step."""
     forge(scene("planted", ranks=4, iterations=8, kind="persistent"), tmp_path / "job")
     by_steps = read(tmp_path / "job").compare().verdict
     verdict = read(tmp_path / "job", iteration="whole").compare().verdict
     assert (verdict.ranks, verdict.cause) == (by_steps.ranks, "forward")
-    assert verdict.gain_is_bound
+    assert not verdict.gain_is_bound
     assert verdict.gain_ns == pytest.approx(by_steps.gain_ns, rel=0.1)
     assert "slow in this capture" in verdict.sentence
 
 
 @pytest.mark.slow
-def test_gains_are_bounds_where_iterations_have_several_batches(tmp_path: Path) -> None:
+def test_gains_are_exact_where_iterations_have_several_batches(tmp_path: Path) -> None:
     """An iteration has four batches, and all ranks meet after each."""
 
     def fewer(_rank: int, trace: dict[str, Any]) -> None:
@@ -292,10 +296,8 @@ def test_gains_are_bounds_where_iterations_have_several_batches(tmp_path: Path) 
     run = read(write(tmp_path / "job", replace(PLAIN, steps=24), fewer))
     verdict = run.compare().verdict
     assert len(run.compare().facts.iterations) == 5
-    assert "phases-recur" in codes(run)
     assert verdict.ranks == (2,)
-    assert "iterations have each phase several times" in verdict.sentence
-    assert verdict.gain_is_bound
+    assert not verdict.gain_is_bound
     assert verdict.gain_ns == pytest.approx(5 * 4 * EXTRA_MS * 1e6, rel=0.05)
 
 

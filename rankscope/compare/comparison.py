@@ -23,7 +23,7 @@ from rankscope.match.records import Matching, Roles, Scope, Selection
 from rankscope.match.selection import common_iterations
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import WHOLE, Options
-from rankscope.model.reports import ENDS_ALONE, PHASES_RECUR, TIMES_UNSURE, RunWarning
+from rankscope.model.reports import ENDS_ALONE, TIMES_UNSURE, RunWarning
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
@@ -142,11 +142,6 @@ class Comparison(Struct, frozen=True, eq=False):
     def of_captures(self) -> bool:
         """Whether each capture is one iteration."""
         return self.tables.ranks["convention"].eq(WHOLE).all()
-
-    @property
-    def phases_recur(self) -> bool:
-        """Whether an iteration of a rank has each phase several times."""
-        return self.of_captures or self._noted(PHASES_RECUR)
 
     @property
     def ends_alone(self) -> bool:

@@ -220,14 +220,14 @@ def _prices(
     """What healing saves, by replay; None where the run cannot be replayed."""
     if parts is None:
         return None
-    replay = Replay(*parts)
+    replay = Replay(*parts, inputs.role_of)
     members = comparison.matching.streams.group_by("group").agg(
         members=pl.col("rank").unique().sort(), on_host=(pl.col("place") == "host").any()
     )
     labels = comparison.matching.groups.select("group", "label")
     groups = members.join(labels, on="group", how="left")
     slow = slow_transfers(instances, replay.service(instances.height), inputs.selected, groups)
-    return Prices(inputs.excess, replay, slow, phases_recur=comparison.phases_recur)
+    return Prices(inputs.excess, replay, slow)
 
 
 def _judged(

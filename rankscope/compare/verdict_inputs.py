@@ -15,7 +15,7 @@ from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.story import story_of
 from rankscope.match.communication import exposed
-from rankscope.match.point_to_point import NAMES_PEERS
+from rankscope.match.point_to_point import TRANSFERS
 from rankscope.match.records import ALL
 from rankscope.match.waits import own_spans
 from rankscope.model.intervals import Floats
@@ -166,7 +166,7 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     if POINT_TO_POINT not in operations:
         return frozenset()
     streams = comparison.matching.streams
-    streams = streams.filter(~pl.col("communicator").cast(pl.String).str.contains(NAMES_PEERS))
+    streams = streams.filter(~pl.col("label").cast(pl.String).str.contains(TRANSFERS))
     groups = streams.group_by("group").agg(pl.col("rank").unique().sort())
     ranks = comparison.tables.ranks["rank"].to_list()
     alone = [(rank,) for rank in ranks if len(operations) == 1]

@@ -8,11 +8,10 @@ from itertools import repeat
 import numpy as np
 
 from rankscope.judge.excess import Excess, lower_medians
-from rankscope.judge.levels import MUCH
+from rankscope.judge.levels import MOST, MUCH
 from rankscope.judge.replay import Healing, Replay
 from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.intervals import Flags, Floats
-from rankscope.model.kinds import COMPUTING_PHASES
 
 LEAST_PLAYED, BLOCK = 60, 10
 """Fewest iterations of a large run that are played, and how many successive ones form a block."""
@@ -26,7 +25,6 @@ class Prices:
     Without a replay, that is an upper bound of the gain.
 
     Attributes:
-        phases_recur: whether an iteration has each phase several times.
         role: the healing that brings every role to the median role: rank by iteration by phase,
             ns; None where all ranks have one role.
         everything: that which brings ranks to their role's median as well.
@@ -39,12 +37,9 @@ class Prices:
         excess: Excess,
         replay: Replay | None = None,
         slow: SlowTransfers | None = None,
-        *,
-        phases_recur: bool = False,
     ) -> None:
         self._excess = excess
         self._replay = replay
-        self.phases_recur = phases_recur
         self.slow = slow
         self.transfer = None if slow is None else slow.saved
         self.role, self.everything = None, excess.over
@@ -59,29 +54,17 @@ class Prices:
     def why_bound(self) -> str | None:
         """Why gains are upper bounds, in words; None: they are exact.
 
-        A run is replayed as it was, but if ranks meet several times in an iteration, it must be
-        known in which phases.
+        If ranks meet several times in an iteration, what they do in between must be compared.
         """
         replay, excess = self._replay, self._excess
         if replay is None:
             return "the run cannot be replayed"
         if replay.unsure_ns >= MUCH * np.nansum(excess.lengths[self._is_played]):
             return "ranks that broadcast or send may also wait for earlier calls of others"
-        if replay.size <= replay.rows.height:
-            return None
-        if self.phases_recur:
-            return "iterations have each phase several times"
-        working = [phase in COMPUTING_PHASES for phase in excess.phases]
-        spent = excess.spent[:, :, working]
-        named = np.asarray(~np.isnan(spent).all(axis=1))  # rank by phase
-        # the rest of the work takes the place of one phase that nobody names
-        alike = bool((named == named[:1]).all())
-        if alike and named[0].sum() >= len(COMPUTING_PHASES) - 1:
-            return None
-        why = "no rank names the phases of its work"
-        if named.any():
-            why = "ranks name only one phase of their work"
-        return why if alike else "not every rank names the phases of its work"
+        once = replay.size <= replay.rows.height
+        if not once and replay.compared.mean() < MOST:
+            return "ranks do not call collectives equally often"
+        return None
 
     @property
     def _is_played(self) -> Flags:
@@ -105,16 +88,15 @@ class Prices:
         if replay is None:
             return [int(self._faster(each).sum()) for each in healed]
         played = self._is_played
-        changes, scales, least, most = [], [], [], []
+        changes, scales, most = [], [], []
         for each, usual in zip(healed, transfers, strict=False):
-            work = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
+            work = replay.placed(excess.ranks, excess.numbers, each.sum(axis=2))
             changes.append(Healing(work, self.transfer if usual else None))
             scales.append(1.0 if played.all() else self._scale(each, played))
-            least.append(self.most(each, 0) if self.phases_recur else 0)
             most.append(self.above_hosts(each, usual))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         scaled = (round(gain * scale) for gain, scale in zip(gains, scales, strict=True))
-        return [int(each) for each in map(min, map(max, scaled, least), most)]
+        return [int(each) for each in map(min, scaled, most)]
 
     def above_hosts(self, healed: Floats, transfers: bool = False) -> float:
         """What healed iterations exceed the need of the slowest host or device by, ns.

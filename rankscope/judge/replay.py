@@ -6,7 +6,7 @@ A rooted one lets each member go some time after those members arrived that came
 Where exposed communication ended with a collective, the rank is held up until that one ends.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ import polars as pl
 
 from rankscope.judge.replay_inputs import (
     AFTER_END,
-    LATE,
     Numbers,
     RankChunk,
     ReplayInput,
@@ -25,8 +24,6 @@ from rankscope.judge.replay_inputs import (
 from rankscope.judge.replay_rooted import Rooted, RootedCalls, with_rooted
 from rankscope.match.clocks import Aligner
 from rankscope.model.intervals import Flags, Floats
-from rankscope.model.kinds import PHASES
-from rankscope.model.metrics import column_of, columns_of
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10
@@ -42,7 +39,7 @@ NEVER = np.iinfo(np.int64).min
 class Healing(NamedTuple):
     """Time taken out of a run before it is played again; None: nothing."""
 
-    work: Floats | None = None  # ns by row of `Replay.rows` and phase of `Replay.phases`
+    work: Floats | None = None  # ns by row of `Replay.rows`
     transfer: Floats | None = None  # ns by instance of a collective
 
 
@@ -77,13 +74,20 @@ class Replay:
 
     Args:
         chunks: all ranks, some at a time; each chunk is read once.
-        windows: rank, iteration, begin, end (aligned), and `<phase>_ns` of every phase, in the
-            order in which phases follow each other.
+        windows: rank, iteration, begin and end (aligned).
         aligner: brings the times of a rank's own axis to the one clock.
+        roles: rank → role.
+
+    Attributes:
+        compared: which of the rows could be compared with others of their role.
     """
 
     def __init__(
-        self, chunks: Iterable[RankChunk], windows: pl.DataFrame, aligner: Aligner
+        self,
+        chunks: Iterable[RankChunk],
+        windows: pl.DataFrame,
+        aligner: Aligner,
+        roles: Mapping[int, str],
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
@@ -101,15 +105,15 @@ class Replay:
         run = ReplayInput(*(np.concatenate(columns.pop(0)) for _ in ReplayInput._fields))
         windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, pl.concat(borders)], how="horizontal")
-        self.phases = [name for name in windows.columns if name in (*columns_of(PHASES), LATE)]
         self.size = len(run.instance)
         first = np.append(windows["rank"].search_sorted(self._ranks).to_numpy(), len(windows))
         self._rows = [slice(low, high) for low, high in pairwise(first.tolist())]
-        # own work done by the begin of each window, and by the end of each phase
-        lengths = self._windows.select(self.phases).fill_null(0).to_numpy().cumsum(axis=1)
-        begin = self._windows["own_begin"].to_numpy()[:, None]
-        at = np.hstack((begin, begin + lengths)).astype(np.float64)
-        self._borders = [np.maximum.accumulate(at[rows].ravel()) for rows in self._rows]
+        own = self._windows.select("own_begin", "own_end").to_numpy().astype(np.float64)
+        calls = np.split(run.work, np.cumsum(run.counts)[:-1])
+        places = [_borders(own[rows], work) for rows, work in zip(self._rows, calls, strict=True)]
+        self._borders, self._counts = ([*each] for each in zip(*places, strict=True))
+        names = [roles[rank] for rank in windows["rank"].to_list()]
+        self._more = self._over_usual(np.unique(names, return_inverse=True)[1])
         self._first = np.cumsum(run.blocked + 1) - run.blocked - 1  # interval of each rank
         self._plan(run)
         self._known: dict[tuple[object, ...], Lasted] = {}
@@ -139,30 +143,50 @@ class Replay:
         """rank and iteration of the rows of `Healing.work`, sorted."""
         return self._windows.select("rank", "iteration")
 
-    def placed(
-        self, ranks: Numbers, numbers: Numbers, phases: Sequence[str], saved: Floats
-    ) -> Floats:
+    def placed(self, ranks: Numbers, numbers: Numbers, saved: Floats) -> Floats:
         """`Healing.work` from a matrix.
 
         Args:
             ranks: ascending.
             numbers: iterations, ascending.
-            phases: the phases of `saved`.
-            saved: rank by iteration by phase in ns; NaN is nothing.
+            saved: rank by iteration in ns; NaN is nothing.
         """
         rank, number = (self._windows[name].to_numpy() for name in ("rank", "iteration"))
         row, column = np.searchsorted(ranks, rank), np.searchsorted(numbers, number)
         row, column = np.minimum(row, len(ranks) - 1), np.minimum(column, len(numbers) - 1)
         known = (ranks[row] == rank) & (numbers[column] == number)
-        work = np.zeros((len(rank), len(self.phases)))
-        for place, phase in enumerate(phases):
-            target = self.phases.index(column_of(phase))
-            work[known, target] = saved[row[known], column[known], place]
-        other, late = self.phases.index("other_ns"), self.phases.index(LATE)
-        parts = self._windows.select("other_ns", LATE).fill_null(0).to_numpy()
-        work[:, late] = work[:, other] * parts[:, 1] / np.maximum(parts.sum(axis=1), 1)
-        work[:, other] -= work[:, late]
-        return np.nan_to_num(work)
+        return np.where(known, np.nan_to_num(saved[row, column]), 0.0)
+
+    def _over_usual(self, roles: Numbers) -> list[Floats]:
+        """How far a rank's work since the begin of a window exceeds the usual, at each border, ns.
+
+        Between two borders, it is what exceeds the lower median of those ranks of the role that
+        have as many of them in the iteration.
+
+        Args:
+            roles: of the rows, as numbers.
+        """
+        counts = np.concatenate(self._counts)
+        begins = np.cumsum(counts) - counts
+        spans = np.diff(np.concatenate(self._borders), prepend=0.0)
+        spans[begins] = 0.0
+        over = np.zeros_like(spans)
+        alike = np.stack((roles, self._windows["iteration"].to_numpy(), counts))
+        kinds, group = np.unique(alike, axis=1, return_inverse=True)
+        group = group.ravel()
+        members = np.bincount(group)
+        for size in np.unique(members[members > 1]).tolist():
+            for count in np.unique(kinds[2, members == size]).tolist():
+                rows = np.flatnonzero((members[group] == size) & (counts == count))
+                rows = rows[np.argsort(group[rows], kind="stable")]
+                at = begins[rows].reshape(-1, size, 1) + np.arange(count)
+                middle = (size - 1) // 2
+                usual = np.partition(spans[at], middle, axis=1)[:, middle : middle + 1]
+                over[at] = np.maximum(spans[at] - usual, 0.0)
+        more = over.cumsum()
+        more -= np.repeat(more[begins], counts)
+        self.compared = members[group] > 1
+        return np.split(more, np.cumsum([each.sum() for each in self._counts])[:-1])
 
     def _plan(self, run: ReplayInput) -> None:
         """The order in which instances are played: all of a level at once."""
@@ -324,24 +348,57 @@ class Replay:
         return times
 
     def _cuts(self, saved: Floats | None) -> list[Floats | None]:
-        """What `saved` (ns by window and phase) takes out by each border; None: nothing."""
-        if saved is None:
-            return [None] * len(self._rows)
-        cuts = np.pad(saved.cumsum(axis=1), ((0, 0), (1, 0)))
-        before = [cuts[rows, -1].cumsum() - cuts[rows, -1] for rows in self._rows]
-        return [
-            cuts[rows] + added[:, None] if cuts[rows].any() else None
-            for rows, added in zip(self._rows, before, strict=True)
-        ]
+        """What `saved` (ns by row) takes out by each border; None: nothing.
+
+        It takes what exceeds the usual first, and the rest from all work alike.
+        """
+        cuts: list[Floats | None] = []
+        places = zip(self._rows, self._borders, self._counts, self._more, strict=True)
+        for rows, borders, counts, more in places:
+            amount = np.zeros(0) if saved is None else saved[rows]
+            if not amount.any():
+                cuts.append(None)
+                continue
+            last = np.cumsum(counts) - 1
+            begin, most = borders[last - counts + 1], more[last]
+            length = np.maximum(borders[last] - begin, 1.0)
+            first = np.minimum(amount, most)
+            each = (begin, 1 / length, first / np.maximum(most, 1.0), amount - first)
+            started, per_ns, of_more, rest = (np.repeat(value, counts) for value in each)
+            before = np.repeat(amount.cumsum() - amount, counts)
+            cuts.append(before + of_more * more + rest * (borders - started) * per_ns)
+        return cuts
 
     def _remaining(self, work: list[Floats], cuts: list[Floats | None]) -> Floats:
         """Own work of each rank less the cuts, interpolated between borders; ranks concatenated."""
         return np.concatenate(
             [
-                own if cut is None else own - np.interp(own, border, cut.ravel())
+                own if cut is None else own - np.interp(own, border, cut)
                 for own, border, cut in zip(work, self._borders, cuts, strict=True)
             ]
         )
+
+
+def _borders(windows: Floats, calls: Floats) -> tuple[Floats, Numbers]:
+    """The own work that a rank has done by the borders of its windows, and by the calls in each.
+
+    Args:
+        windows: that at the begin and end of each, in time order.
+        calls: that at each call.
+
+    Returns:
+        It, window by window, and how many of these borders each window has.
+    """
+    calls = np.sort(calls)
+    begin, end = windows.T
+    low = np.searchsorted(calls, begin, side="right")
+    high = np.maximum(np.searchsorted(calls, end, side="left"), low)
+    counts = high - low + 2
+    last = np.cumsum(counts)
+    inner = np.repeat(low - (last - counts + 1), counts) + np.arange(counts.sum())
+    borders = np.append(calls, 0.0)[np.clip(inner, 0, len(calls))]
+    borders[last - counts], borders[last - 1] = begin, end
+    return np.maximum.accumulate(borders), counts
 
 
 def _instances(run: ReplayInput) -> tuple[Numbers, Flags, Numbers, Numbers]:

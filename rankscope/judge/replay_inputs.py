@@ -3,7 +3,7 @@
 See METHOD.md#verdict.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +19,6 @@ from rankscope.match.rank_axis import RankAxis
 from rankscope.match.records import Scope, Selection, all_tied
 from rankscope.match.wait_sums import rank_chunks
 from rankscope.model.intervals import Flags, Floats, length_before
-from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PHASES, Clock, Phase
-from rankscope.model.metrics import columns_of
 
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -30,9 +28,6 @@ UNMATCHED = 0.01
 
 AFTER_END = 20_000
 """Most ns between the end of a collective and the start of the work that waited for it."""
-
-LATE = "late_ns"
-"""Column of `windows`: the part of `other` that comes last."""
 
 BEFORE_END = 3_000
 """Most ns by which an interval that a collective ended may stop before the end measured for it."""
@@ -89,7 +84,7 @@ def replay_parts(
     Args:
         scope: what is compared.
         calls: of the iterations to play, or of more.
-        table: rank, iteration and `<phase>_ns` of the iterations to play.
+        table: rank and iteration of the iterations to play.
         iterations: those of them that are played; None: all that are in range.
     """
     iterations = scope.in_range if iterations is None else iterations
@@ -100,8 +95,7 @@ def replay_parts(
         table = table.filter(pl.col("iteration").is_in([*iterations]))
     if not all_tied(clocks, scope.tables) or rows.is_empty():
         return None
-    known = columns_of(("iteration", "work", "time_to_all_reduce"))
-    columns = ("rank", "iteration", "window_start_ns", *known)
+    columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
     measures = scope.tables.read("measures", columns, iterations=iterations, clock=scope.clock)
     chosen = scope.choice.numbers if isinstance(scope.choice, Selection) else ()
     unknown = measures.filter(pl.col("iteration_ns").is_null())["iteration"]
@@ -110,8 +104,16 @@ def replay_parts(
     took = measures.select(pl.col("iteration_ns").sum()).item()
     if _unmatched_ns(matched, measures["iteration"]) > UNMATCHED * took:
         return None
-    windows = _windows(
-        measures, table, lambda column: aligned(clocks, column, scope.utc_starts), scope.clock
+    windows = (
+        measures.drop_nulls("window_start_ns")
+        .join(table, on=["rank", "iteration"], how="semi")
+        .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
+        .select(
+            "rank",
+            "iteration",
+            begin=aligned(clocks, "window_start_ns", scope.utc_starts),
+            end=aligned(clocks, "end_ns", scope.utc_starts),
+        )
     )
     if windows.is_empty():
         return None
@@ -150,40 +152,6 @@ def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
     """
     is_played = pl.col("iteration").is_in(iterations.unique().implode())
     return int(matched.lost.filter(is_played)["lasted_ns"].sum())
-
-
-def _windows(
-    measures: pl.DataFrame, phase_times: pl.DataFrame, aligned: Callable[[str], pl.Expr], clock: str
-) -> pl.DataFrame:
-    """`windows` of a replay, with the part of `other` that comes last in `LATE`.
-
-    It is what the work after the last gradient reduction has beside the optimizer. Where that is
-    unknown, `other` takes the place of a phase that no rank names, or else follows the optimizer,
-    such as a checkpoint or a log; on the device it then belongs to the next window, which begins
-    when the optimizer ends.
-    """
-    unnamed = [
-        each
-        for each in COMPUTING_PHASES
-        if phase_times[f"{each}_ns"].null_count() == phase_times.height
-    ]
-    place = unnamed[0] if unnamed else Phase.LOAD if clock == Clock.GPU else Phase.OPTIMIZER
-    is_late = place == Phase.OPTIMIZER
-    order = columns_of(NAMED_PHASES)
-    order.insert(0 if is_late else NAMED_PHASES.index(place), "other_ns")
-    other, optimizer = (pl.col(name).fill_null(0) for name in ("other_ns", "optimizer_ns"))
-    after = pl.col("work_ns") - pl.col("time_to_all_reduce_ns") - optimizer
-    late = pl.min_horizontal(after.clip(0).fill_null(other if is_late else 0), other)
-    return (
-        measures.filter(pl.col("window_start_ns").is_not_null())
-        .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
-        .with_columns(begin=aligned("window_start_ns"), end=aligned("end_ns"))
-        .join(
-            phase_times.select("rank", "iteration", *columns_of(PHASES)), on=["rank", "iteration"]
-        )
-        .with_columns(late.alias(LATE), other - late)
-        .select("rank", "iteration", "begin", "end", *order, LATE)
-    )
 
 
 def chunk_input(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankscope.match.communicators import EQUAL_SIZES, MATCHED, ROOTED, SPLITTABLE, STREAM
 from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
-from rankscope.match.point_to_point import NAMES_PEERS, named_transfers, pair_peers
+from rankscope.match.point_to_point import named_transfers, pair_peers, paired_by_ends
 from rankscope.match.rank_axis import firsts
 from rankscope.model.arrays import distinct, whole
 from rankscope.model.kinds import POINT_TO_POINT
@@ -93,9 +93,7 @@ class Calls:
             # which ranks they link is known from the other calls of their stream
             is_known = pl.col("operation").is_in(SPLITTABLE).any().over(STREAM)
             split &= part.select(is_known).to_series()
-        sent = part.filter(operation.is_in([POINT_TO_POINT]))
-        if self._links or sent["communicator"].cast(pl.String).str.contains(NAMES_PEERS).any():
-            self._sent.append(sent)
+        self._sent.append(part.filter(operation.is_in([POINT_TO_POINT])))
         rows = narrowed(part if split.all() else part.filter(split))
         if rows.height < part.height:
             self._lose(part.filter(~split))
@@ -173,12 +171,14 @@ class Calls:
         return self._others > 0
 
     def peers(self) -> pl.DataFrame | None:
-        """The result of `named_transfers`, or else `pair_peers`; None if no transfer was paired."""
+        """The first of `named_transfers`, `paired_by_ends` and `pair_peers` that pairs any."""
         if not any(part.height for part in self._sent):
             return None
         wide = {"communicator": pl.String, "rank": pl.Int64, "iteration": pl.Int64}
         sent = pl.concat(self._sent).cast(wide)  # type: ignore[arg-type]
         paired = named_transfers(sent)
+        if paired.is_empty():
+            paired = paired_by_ends(sent)
         if paired.is_empty():
             paired = pair_peers(sent, self._links)
         if paired.is_empty():

@@ -144,7 +144,8 @@ def match(
     if peers is not None:
         rows, shared, streams, groups = _with_peers(rows, shared, streams, groups, peers)
         if "sender" in peers.columns:
-            of_label = dict(peers.select("label", "sender").unique().iter_rows())
+            known_sides = peers.drop_nulls("sender").select("label", "sender").unique()
+            of_label = dict(known_sides.iter_rows())
             senders = {
                 group: of_label[label]
                 for group, label in groups.select("group", "label").iter_rows()

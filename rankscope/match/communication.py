@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rankscope.match.calls import COLUMNS
 from rankscope.match.clocks import with_hosts
 from rankscope.match.collectives import Matched, match
-from rankscope.match.point_to_point import NAMES_PEERS
+from rankscope.match.point_to_point import TRANSFERS
 from rankscope.match.records import Matching, ReusedMatching, Roles, Scope
 from rankscope.match.roles import MAKEUP, given_roles, inferred_roles
 from rankscope.match.selection import common_iterations
@@ -81,7 +81,7 @@ def match_again(
             reports name, all iterations are matched.
         iterations: only calls in these; None: in all that are complete on every rank.
     """
-    if links or matching.streams["communicator"].cast(pl.String).str.contains(NAMES_PEERS).any():
+    if matching.streams["label"].cast(pl.String).str.contains(TRANSFERS).any():
         return match_calls(scope, links)
     matched = match_run(scope, [], matching.reused(), iterations)
     return _with_waits(scope, matched, matching.groups, iterations)

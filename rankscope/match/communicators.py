@@ -135,7 +135,7 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
         common[name].to_numpy().reshape(shape)[:, : SAMPLES + 1].astype(np.float64)
         for name in ("end_ns", "arrival_ns")
     )
-    apart = _distances(np.diff(ends))
+    apart = distances(np.diff(ends))
     if "bytes" in common.columns:
         apart[_other_sizes(common, shape)] = np.inf
     strangers = apart.copy()
@@ -213,7 +213,7 @@ def _completed(
         if not ((apart < varies.max()) & (group[:, None] != group)).any():
             return group  # whatever the limits: who waits varies by more than the ends do
         if limit is None:  # as costly as `apart`
-            limit = LATENESS_SHARE * _distances(np.diff(arrivals))
+            limit = LATENESS_SHARE * distances(np.diff(arrivals))
         waiting = varies[np.searchsorted(firsts, group)][:, None] > limit
         possible = (apart <= limit) & (group[:, None] != group)
         distance = np.where(possible & (waiting | waiting.T), apart, np.inf)
@@ -227,7 +227,7 @@ def _completed(
         group = _linked(joined | joined.T | (group[:, None] == group))
 
 
-def _distances(values: Floats) -> Floats:
+def distances(values: Floats) -> Floats:
     """Robust spread of the difference between any two rows; shape (n, n) of (n, m)."""
     spreads = np.zeros((len(values), len(values)))
     for place, row in enumerate(values):

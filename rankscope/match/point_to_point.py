@@ -7,6 +7,14 @@ import numpy as np
 import polars as pl
 
 from rankscope.match.clocks import LEAST_INSTANCES
+from rankscope.match.communicators import (
+    LARGEST_NS,
+    LEAST_SAMPLES,
+    NEIGHBOURS,
+    SAMPLES,
+    SHARPEST_NS,
+    distances,
+)
 from rankscope.measure.collectives import NAMED
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import POINT_TO_POINT
@@ -15,6 +23,12 @@ from rankscope.model.schema import PEERS
 TOGETHER_NS = 100_000
 """Largest spread, ns, of the difference between the ends of the two sides of a transfer."""
 
+
+TRANSFERS = "^ranks? [0-9]+ (to|and) [0-9]+$"
+"""Labels of communicators that are two ranks of which one sends to the other."""
+
+SIDES = pl.Schema({"sender": pl.Int64, "receiver": pl.Int64})
+"""Columns of a transfer."""
 
 NAMES_PEERS = PEERS.replace("^", f"^{NAMED} ")
 """Communicators of kernels whose report names the peers."""
@@ -69,6 +83,93 @@ def named_transfers(sent: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def paired_by_ends(sent: pl.DataFrame) -> pl.DataFrame:
+    """Both sides of each transfer of which the reports name no peers, from when they end.
+
+    A receive ends when its message has come. So the n-th calls of two streams that send to each
+    other end at the same distance, but for those that came late: the streams are each other's
+    nearest by far. Only if all streams with as many calls in each iteration find a partner are
+    they paired: else the partner may have no report. Who leaves before the other came sends.
+
+    Args:
+        sent: COLLECTIVES that send or receive.
+
+    Returns:
+        As `named_transfers`; `sender` and `receiver` are null where both always end together.
+    """
+    rows = sent.filter(
+        pl.col("place").cast(pl.String) == "device",
+        ~pl.col("communicator").str.contains(NAMES_PEERS),
+    ).sort("rank", "communicator", "start_ns")
+    rows = rows.with_columns(
+        arrival_ns="start_ns",
+        ordinal=pl.int_range(pl.len()).over("rank", "communicator", "iteration"),
+    )
+    alike: dict[bytes, list[pl.DataFrame]] = {}
+    for part in rows.partition_by("rank", "communicator", maintain_order=True):
+        alike.setdefault(part["iteration"].to_numpy().tobytes(), []).append(part)
+    paired = [
+        pl.DataFrame({"sender": sender, "receiver": receiver}, schema=SIDES).join(
+            pl.concat(sides), how="cross"
+        )
+        for streams in alike.values()
+        for sender, receiver, *sides in _pairs(streams)
+    ]
+    numbered = (each.with_columns(group=pl.lit(n, pl.Int64)) for n, each in enumerate(paired))
+    nothing = rows.clear().with_columns(
+        pl.lit(None, pl.Int64).alias(each) for each in (*SIDES, "group")
+    )
+    lowest, highest = (each("rank").over("group") for each in (pl.min, pl.max))
+    return pl.concat([*numbered] or [nothing], how="diagonal_relaxed").with_columns(
+        label=pl.coalesce(
+            pl.format("rank {} to {}", "sender", "receiver"),
+            pl.format("ranks {} and {}", lowest, highest),
+        ),
+        members=pl.lit(2, pl.Int64),
+    )
+
+
+def _pairs(
+    streams: list[pl.DataFrame],
+) -> list[tuple[int | None, int | None, pl.DataFrame, pl.DataFrame]]:
+    """Sender, receiver (None where unknown) and the streams of both, for each pair; all or none.
+
+    Args:
+        streams: calls of a rank each, in time order, as many as the others'.
+    """
+    rank = np.array([each["rank"][0] for each in streams])
+    start, end = (
+        np.stack([each[name].to_numpy() for each in streams]) for name in ("start_ns", "end_ns")
+    )
+    if len(streams) < 2 or end.shape[1] < LEAST_SAMPLES:
+        return []
+    chosen = np.unique(np.linspace(0, end.shape[1] - 2, SAMPLES).astype(np.int64))
+    apart = distances(np.diff(end)[:, chosen].astype(np.float64))
+    apart[rank[:, None] == rank] = np.inf
+    nearest, order = apart.argmin(axis=1), np.sort(apart, axis=1)
+    close = np.clip(NEIGHBOURS * np.median(order[:, 0]), SHARPEST_NS, LARGEST_NS)
+    strangers = order[:, 1] >= NEIGHBOURS * np.maximum(order[:, 0], SHARPEST_NS)
+    places = np.arange(len(streams))
+    if not ((nearest[nearest] == places) & (order[:, 0] <= close) & strangers).all():
+        return []
+    pairs = []
+    for one, other in zip(
+        places[places < nearest].tolist(), nearest[places < nearest].tolist(), strict=True
+    ):
+        between = np.median(end[other] - end[one])
+        # of the soonest of both, as far as clocks drift
+        left = [
+            bool((end[a] + ahead + close < start[b]).any())
+            for a, b, ahead in ((one, other, between), (other, one, -between))
+        ]
+        if all(left):
+            return []
+        sides = [one, other] if left[0] else [other, one]
+        ranks = [int(rank[each]) if any(left) else None for each in sides]
+        pairs.append((*ranks, streams[one], streams[other]))
+    return pairs
+
+
 def meetings(transfers: pl.DataFrame) -> pl.DataFrame:
     """Moments that two ranks share, of those that send to each other in an iteration.
 
@@ -85,6 +186,7 @@ def meetings(transfers: pl.DataFrame) -> pl.DataFrame:
         their own clocks) and error_ns.
     """
     key, link = ["sender", "receiver", "iteration", "ordinal"], ["sender", "receiver", "iteration"]
+    transfers = transfers.drop_nulls("sender")
     sides = transfers.with_columns(sends=pl.col("rank") == pl.col("sender"))
     sent, got = (sides.filter(sends=each) for each in (True, False))
     soonest = (

@@ -23,12 +23,11 @@ from rankscope.measure.segment import (
     PhaseRanges,
     find_marks,
 )
-from rankscope.model.arrays import filled, holds, is_null, of_process, rows_of
+from rankscope.model.arrays import holds, is_null, of_process, rows_of
 from rankscope.model.frames import with_series
 from rankscope.model.intervals import Times, union
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import (
-    PHASES_RECUR,
     Gpu,
     RankIdentity,
     RankRecord,
@@ -79,14 +78,6 @@ class RankDetail(Struct, frozen=True):
     def communicates(self) -> bool:
         """Whether the device runs the communication."""
         return not self.work.calls.is_empty()
-
-    @property
-    def meetings(self) -> Times:
-        """When the host called collectives."""
-        if not self.communicates:
-            return self.collectives["arrival_ns"].to_numpy()
-        calls = self.work.calls
-        return filled(calls["launch"], calls["start"])
 
     @property
     def host_waits(self) -> tuple[Times, Times] | None:
@@ -402,13 +393,6 @@ def _problems(rank: int, detail: RankDetail) -> Iterator[RunWarning]:
             "these phases are derived from the framework's operators (backward is what "
             "autograd runs, forward is what precedes it); your own ranges, or --phase, are "
             "more reliable",
-            (rank,),
-        )
-    if marks.recur(detail.iterations.frame, detail.meetings):
-        yield RunWarning(
-            PHASES_RECUR,
-            "forward begins again after backward and a collective within iterations, as where "
-            "ranks meet after each of several batches: gains may be upper bounds",
             (rank,),
         )
     if not marks.phases:

@@ -208,10 +208,6 @@ class RankIdentity(Struct, frozen=True):
     evidence: RankEvidence
 
 
-PHASES_RECUR = "phases-recur"
-"""The code of the warning that an iteration has each phase several times."""
-
-
 TIMES_UNSURE = "times-unsure"
 """The code of the warning that times of the device are not exact."""
 

@@ -7,11 +7,9 @@ import polars as pl
 import pytest
 
 from rankscope.judge.replay import Healing, Replay
-from rankscope.judge.replay_inputs import LATE, RankChunk
+from rankscope.judge.replay_inputs import RankChunk
 from rankscope.match.clocks import Aligner
 from rankscope.match.records import ClockFit, Clocks
-from rankscope.model.kinds import PHASES
-from rankscope.model.metrics import columns_of
 
 Call = tuple[int, int, int, int, int]
 """rank, communicator, instance, and when it arrives and is through, us."""
@@ -25,11 +23,13 @@ def replay(
     blocked: dict[int, tuple[int, int]] | None = None,
     rooted: Collection[int] = (),
     eager: Collection[tuple[int, int]] = (),
+    roles: dict[int, str] | None = None,
 ) -> Replay:
     """One iteration from 0 to `ends` (us) by rank, all forward.
 
     `blocked`: the ranks that collectives block, from one time to another. `rooted`: the instances
-    that are. `eager`: rank and instance of sends that go alone.
+    that are. `eager`: rank and instance of sends that go alone. Without `roles`, each rank has its
+    own, so that what is taken out is taken from all its work alike.
     """
     names = ("rank", "group", "instance", "arrival_ns", "end_ns")
     frame = pl.DataFrame(dict(zip(names, zip(*calls, strict=True), strict=True)))
@@ -49,18 +49,18 @@ def replay(
     )
     windows = pl.DataFrame(
         {"rank": [*ends], "iteration": 0, "begin": 0, "end": [US * end for end in ends.values()]}
-    ).with_columns(
-        pl.when(name == "forward_ns").then("end").otherwise(0).alias(name)
-        for name in (*columns_of(PHASES), LATE)
     )
     clocks = Clocks({rank: ClockFit(0, 0.0, 0) for rank in ends}, 0, "collectives")
-    return Replay([RankChunk([*ends], frame, exposed)], windows, Aligner(clocks, {}))
+    return Replay(
+        [RankChunk([*ends], frame, exposed)],
+        windows,
+        Aligner(clocks, {}),
+        roles or {r: str(r) for r in ends},
+    )
 
 
 def less_work(played: Replay, rank: int, us: int) -> Healing:
-    work = np.zeros((played.rows.height, len(played.phases)))
-    work[played.rows["rank"].to_numpy() == rank, played.phases.index("forward_ns")] = us * US
-    return Healing(work)
+    return Healing(np.where(played.rows["rank"].to_numpy() == rank, us * US, 0.0))
 
 
 def test_a_rank_that_is_late_at_the_end_costs_all_of_it() -> None:
@@ -142,3 +142,20 @@ def test_a_broadcast_begins_after_the_call_before_it() -> None:
     assert played.unsure_ns == 230 / 2 * US
     assert first.tolist() == [[10, 200]]
     assert second.tolist() == [[10, 10]]
+
+
+@pytest.mark.parametrize(
+    ("roles", "saves"),
+    [({0: "all", 1: "all"}, 40), (None, 40 * (100 + 100) / 300)],
+    ids=["as the others", "alone in its role"],
+)
+def test_work_is_taken_out_where_others_of_the_role_do_less(
+    roles: dict[int, str] | None, saves: float
+) -> None:
+    """Rank 1 works 40 us longer before the second collective; rank 0 does after it."""
+    calls = [(0, 0, 0, 100, 100), (1, 0, 0, 100, 100), (0, 0, 1, 160, 200), (1, 0, 1, 200, 200)]
+    played = replay(calls, {0: 340, 1: 300}, {0: (160, 200)}, roles=roles)
+    healing = less_work(played, 1, 40)
+    was, now = played.times_ns([Healing(), healing], (0,))
+    assert was.last - now.last == pytest.approx(saves * US, abs=2 * US)
+    assert played.compared.all() == (roles is not None)

@@ -172,22 +172,19 @@ def test_the_only_rank_of_a_heavy_role_cannot_be_judged() -> None:
     assert "rank 4" in verdict.sentence
 
 
-def test_gains_are_exact_where_at_most_one_phase_is_unnamed() -> None:
-    """All other work takes its place, which of two phases could be anywhere."""
-    of_many_meetings: Any = SimpleNamespace(
-        size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), unsure_ns=0.0
-    )
-    rows = [(rank, i, 0.0) for rank in range(4) for i in range(4)]
-    wide = wide_of(rows)
+def test_gains_are_bounds_where_ranks_cannot_be_compared_between_collectives() -> None:
+    excess = inputs_of(wide_of([(rank, i, 0.0) for rank in range(4) for i in range(4)])).excess
 
-    def why(*unnamed: str) -> str | None:
-        lacking = wide.with_columns(pl.lit(None, pl.Int64).alias(f"{each}_ns") for each in unnamed)
-        return Prices(inputs_of(lacking).excess, of_many_meetings).why_bound
+    def why(size: int, *compared: bool) -> str | None:
+        played: Any = SimpleNamespace(
+            size=size, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), unsure_ns=0.0,
+            compared=np.array(compared),
+        )  # fmt: skip
+        return Prices(excess, played).why_bound
 
-    assert why() is None
-    assert why("optimizer") is None
-    assert why("forward", "backward") == "ranks name only one phase of their work"
-    assert why("forward", "backward", "optimizer") == "no rank names the phases of its work"
+    assert why(2, True, True, True, True, False) is None
+    assert why(2, True, True, True, False) == "ranks do not call collectives equally often"
+    assert why(1, False) is None, "they meet once"
 
 
 def test_gains_are_bounds_where_broadcasts_take_long_after_all_they_wait_for_came() -> None:
@@ -197,8 +194,9 @@ def test_gains_are_bounds_where_broadcasts_take_long_after_all_they_wait_for_cam
     def why(share: float) -> str | None:
         unsure_ns = share * excess.total_ns
         played: Any = SimpleNamespace(
-            size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4), unsure_ns=unsure_ns
-        )
+            size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4),
+            unsure_ns=unsure_ns, compared=np.ones(4),
+        )  # fmt: skip
         return Prices(excess, played).why_bound
 
     assert why(0.049) is None

@@ -48,7 +48,7 @@ def healing(
     saved = only(saved, ranks[:, None] & where)
     if phase is not None:
         saved[:, :, [each != phase for each in excess.phases]] = 0
-    return Healing(replay.placed(excess.ranks, excess.numbers, excess.phases, saved))
+    return Healing(replay.placed(excess.ranks, excess.numbers, saved.sum(axis=2)))
 
 
 def length(truth: Truth, clock: str, numbers: tuple[int, ...]) -> float:
@@ -153,7 +153,10 @@ def test_the_table_of_scenarios(stored: MakeStored) -> None:
 
 @pytest.mark.slow
 def test_a_role_can_be_what_is_mended(stored: MakeStored) -> None:
-    """A long last stage, were it like the others: again by simulating."""
+    """A long last stage, were it like the others: again by simulating.
+
+    Its additional work is in forward and backward; what is taken out is from all its work alike.
+    """
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     assert job.truth is not None
     analysis = job.analysis(roles="pp=4,dp=2")
@@ -165,7 +168,7 @@ def test_a_role_can_be_what_is_mended(stored: MakeStored) -> None:
     healthy = simulate(without_plants(job.truth.job)).truth
     true = length(job.truth, clock, numbers) - length(healthy, clock, numbers)
     assert roles.row(0, named=True)["name"] == "pp=3"
-    assert roles["gain_ns"][0] == pytest.approx(true, rel=0.1)
+    assert roles["gain_ns"][0] == pytest.approx(true, rel=0.15)
 
 
 def test_where_it_cannot_be_known_nothing_is_played(stored: MakeStored) -> None:

@@ -1,21 +1,23 @@
-"""Sends and receives of pipeline neighbours: each paired with its other side, or left alone."""
+"""Sends and receives that name no peers: each paired with its other side, or left alone."""
 
 import polars as pl
 import pytest
 
-from rankscope.match.point_to_point import pair_peers
+from rankscope.match.point_to_point import pair_peers, paired_by_ends
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
 from tests.match.worlds import instances_of, plain
-from tests.support import MakeStored, mostly_nightly, replay_of
+from tests.support import MakeStored, mostly_nightly
 
 STAGES = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("roles", mostly_nightly(["pp=4,dp=4", "PP=4, dp=4"]))
-def test_transfers_are_paired_with_the_right_neighbour(stored: MakeStored, roles: str) -> None:
+@pytest.mark.parametrize("roles", mostly_nightly([None, "pp=4,dp=4", "PP=4, dp=4"]))
+def test_transfers_are_paired_with_the_right_neighbour(
+    stored: MakeStored, roles: str | None
+) -> None:
     job = stored("pipeline", ranks=16, iterations=12)
     assert job.truth is not None
     matched = job.matched(roles=roles)
@@ -37,16 +39,6 @@ def test_transfers_are_paired_with_the_right_neighbour(stored: MakeStored, roles
     assert neighbours == {(low, low + 1) for low in range(16) if low % STAGES < STAGES - 1}
     first, last = both["iteration"].min(), both["iteration"].max()
     assert output.height == truth.filter(pl.col("iteration").is_between(first, last)).height
-
-
-@pytest.mark.slow
-def test_nothing_is_paired_unless_roles_tell_who_neighbours_are(
-    stored: MakeStored,
-) -> None:
-    job = stored("pipeline", ranks=8)
-    analysis = job.analysis()
-    assert instances_of(job.matched()).filter(operation=POINT_TO_POINT).is_empty()
-    assert replay_of(analysis) is None, "transfers that are not understood are not played again"
 
 
 def transfers(rank: int, stream: str, ends: list[int]) -> pl.DataFrame:
@@ -87,3 +79,48 @@ def test_streams_that_do_not_end_together_are_left_alone() -> None:
     assert pair_peers(pl.concat([one, fewer]), [(0, 1)]).is_empty(), "uneven numbers"
     same = transfers(2, "stream 31", moments(12, 9_000_000, 400_000))
     assert pair_peers(pl.concat([one, same]), [(0, 1)]).is_empty(), "another rank is no neighbour"
+
+
+UP, DOWN = moments(12, 9_000_000, 400_000), moments(12, 9_000_000, -700_000)
+
+
+def of_one_clock(*, ahead: int = 0) -> list[pl.DataFrame]:
+    """Two ranks send to each other on two streams each; the clock of rank 1 is ahead."""
+    return [
+        transfers(0, "stream 20", UP),
+        transfers(0, "stream 24", DOWN),
+        transfers(1, "stream 31", [end + ahead for end in DOWN]),
+        transfers(1, "stream 37", [end + ahead + 900 for end in UP]),
+    ]
+
+
+@pytest.mark.parametrize("ahead", [0, -4_000_000_000])
+def test_streams_that_end_together_are_the_two_sides_of_transfers(ahead: int) -> None:
+    output = paired_by_ends(pl.concat(of_one_clock(ahead=ahead)))
+    sides = output.group_by("group").agg(pl.col("communicator").unique().sort())
+    assert sorted(sides["communicator"].to_list()) == [
+        ["stream 20", "stream 37"], ["stream 24", "stream 31"],
+    ]  # fmt: skip
+    assert {*output["label"]} == {"ranks 0 and 1"}
+    assert output["sender"].null_count() == output.height, "each waits for the other"
+
+
+def test_who_leaves_before_the_other_comes_sends() -> None:
+    """In every fourth transfer of 12 the receiver comes late."""
+    late = [3_000_000 * (place % 4 == 3) for place in range(12)]
+    one = transfers(0, "stream 20", UP)
+    other = transfers(1, "stream 31", [end + more for end, more in zip(UP, late, strict=True)])
+    output = paired_by_ends(pl.concat([one, other]))
+    assert {*output["label"]} == {"rank 0 to 1"}
+    assert {*output["sender"]} == {0}
+    assert {*output["receiver"]} == {1}
+
+
+def test_transfers_are_not_paired_by_ends_that_others_share() -> None:
+    two = of_one_clock()
+    third = transfers(2, "stream 20", [end + 7_000 for end in UP])
+    assert paired_by_ends(pl.concat([*two, third])).is_empty(), "rank 2 may be the other side"
+    alone = transfers(2, "stream 20", moments(12, 9_000_000, 150_000))
+    assert paired_by_ends(pl.concat([*two, alone])).is_empty(), "its partner has no report"
+    fewer = [part.head(4) for part in two]
+    assert paired_by_ends(pl.concat(fewer)).is_empty(), "four ends may agree by chance"

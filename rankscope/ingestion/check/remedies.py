@@ -28,7 +28,6 @@ OF_ANY = {
     "not-aligned": "ingest the reports of all ranks, with the communication recorded on each",
     "nothing-to-compare": "record the same steps on every rank, or give another --iter-range",
     "pattern-unused": "correct the pattern, or nothing if only other ranks have such ranges",
-    "phases-recur": "nothing to do; an iteration per batch gives exact gains: --iteration REGEX",
     "options-differ": "ingest all reports again with the same options",
     "roles-inferred": "look at the groups; if they are wrong, state them with --roles",
     "report-copied": "nothing to do, or remove the copies",

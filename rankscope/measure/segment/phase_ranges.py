@@ -15,11 +15,8 @@ from rankscope.model.events import Events
 from rankscope.model.frames import with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import PHASES
-from rankscope.model.schema import GLOO, MARKS, ordered
+from rankscope.model.schema import GLOO, MARKS
 from rankscope.util.numbers import NEVER
-
-RECURRING = ("forward", "backward")
-"""Phases of which an iteration has one each, unless it accumulates gradients of several batches."""
 
 SOURCES = pl.Series("source", [None, "annotation", "mpi"])
 """Where marks come from: null for phases."""
@@ -47,23 +44,6 @@ class PhaseRanges(Struct, frozen=True):
         complete[[*self.unclosed]] = False
         frame = with_series(iterations.frame, pl.Series("complete", complete))
         return replace(iterations, frame=frame)
-
-    def recur(self, iterations: pl.DataFrame, meetings: Times) -> bool:
-        """Whether forward begins again after backward and a meeting in half of the iterations.
-
-        Args:
-            iterations: ITERATIONS.
-            meetings: when the rank called collectives.
-        """
-        recurring = holds(self.frame["label"].is_in(RECURRING))
-        marks = ordered(rows_of(self.frame, recurring), "start")
-        window = np.searchsorted(iterations["window_start"].to_numpy(), marks["start"], "right")
-        forward = (marks["label"] == "forward").to_numpy()
-        after_meeting = np.diff(np.searchsorted(np.sort(meetings), marks["start"])) > 0
-        recurring_forward = (
-            forward[1:] & ~forward[:-1] & (window[1:] == window[:-1]) & after_meeting
-        )
-        return 2 * len({*window[1:][recurring_forward].tolist()}) >= max(iterations.height, 1)
 
 
 def find_marks(

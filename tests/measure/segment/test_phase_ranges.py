@@ -1,6 +1,5 @@
 """Marks: phases and blocking collectives of the training thread, each call once."""
 
-import numpy as np
 import polars as pl
 
 from rankscope.measure.segment import (
@@ -114,16 +113,3 @@ def test_the_users_phases() -> None:
     marks = marks_of(ranges(STEP, (1, 9, "mine"), (10, 50, "Compute")), **options)
     assert labels(marks) == [("load", 1, 9), ("backward", 10, 50)]
     assert marks.fetches
-
-
-def test_phases_recur_where_ranks_meet_after_each_batch() -> None:
-    frame = ranges(
-        STEP, (10, 20, "fwd"), (20, 30, "Backward"), (40, 50, "fwd"), (50, 60, "Backward")
-    )
-    found = find_iterations(named(frame).meaningful, None)
-    assert isinstance(found, IterationRanges)
-    marks = marks_of(frame)
-    assert marks.recur(found.frame, np.array([55, 28]))
-    assert not marks.recur(found.frame, np.array([55])), "gradients of both batches at once"
-    assert not marks.recur(found.frame, np.array([5])), "before both"
-    assert not marks_of(frame.head(3)).recur(found.frame, np.array([25]))
