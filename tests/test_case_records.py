@@ -83,6 +83,36 @@ def test_records_that_are_missing_are_no_idle_time(tmp_path: Path, zero: bool) -
     assert 1 not in run.compare().verdict.named
 
 
+@pytest.mark.parametrize(
+    ("steps", "left"),
+    [
+        ((5,), (1, 2, 3, 4, 7, 8, 9, 10, 11)),
+        ((4, 5), (1, 2, 3, 7, 8, 9, 10, 11)),
+        ((0,), tuple(range(1, 12))),  # the first step of a capture may be cut
+        (tuple(range(1, 7)), tuple(range(1, 12))),  # half of the steps: no records are lost
+    ],
+)
+def test_records_that_are_lost_with_their_launches_are_known_from_other_ranks(
+    tmp_path: Path, steps: tuple[int, ...], left: tuple[int, ...]
+) -> None:
+    """Each step of rank 1 lost what it launched last, collectives among it."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        numbers = len(kernels(trace)) // PLAIN.steps
+        lost = [number // numbers in steps and number % numbers > 3 for number in range(999)]
+        if rank == 1:
+            trace["traceEvents"] = [
+                each
+                for each in trace["traceEvents"]
+                if not lost[each["args"].get("correlation", 1) - 1]
+            ]
+
+    compared = read(write(tmp_path / "job", PLAIN, edit)).compare()
+    assert compared.facts.iterations == left
+    said = [each for each in compared.warnings if each.code == "iterations-without-work"]
+    assert [each.ranks for each in said] == [(1,)] * (len(left) < 11)
+
+
 def test_launches_of_any_api_are_counted_once(tmp_path: Path) -> None:
     """Each call of the runtime calls the driver, which has numbers of its own."""
 

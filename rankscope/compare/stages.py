@@ -30,7 +30,7 @@ from rankscope.match.communication import (
     waits_of,
 )
 from rankscope.match.iteration_matching import check_pairing
-from rankscope.match.selection import scope_of
+from rankscope.match.selection import scope_of, without_lost
 from rankscope.match.step_numbers import numbers_by_ends
 from rankscope.match.wait_sums import Waits
 from rankscope.model.metrics import METRICS
@@ -125,6 +125,8 @@ def _matched(
         scope = scope_of(tables, options, shifted=shifted)
         calls = match_calls(scope, links)
         matching = calls.matching
+    if reuse is None:
+        scope = without_lost(scope, calls.matched.lacking)
     roles = by_option or roles_by_gradients(scope, calls.matched)
     comparison = Comparison(scope, matching, roles, began_apart(scope, matching.clocks))
     give_back()

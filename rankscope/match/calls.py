@@ -13,7 +13,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.match.communicators import EQUAL_SIZES, MATCHED, ROOTED, SPLITTABLE, STREAM
-from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
+from rankscope.match.patterns import (
+    UNMATCHED,
+    Numbers,
+    Pattern,
+    Selected,
+    Stream,
+    common,
+    lacking,
+)
 from rankscope.match.point_to_point import named_transfers, pair_peers, paired_by_ends
 from rankscope.match.rank_axis import firsts
 from rankscope.model.arrays import distinct, whole
@@ -54,12 +62,13 @@ columns together fit into 63 bits."""
 
 
 class Layout(NamedTuple):
-    """The matched calls and their instances, UNMATCHED of the others, and `Matched.lost`."""
+    """The matched calls, their instances, UNMATCHED of others, `Matched.lost`, `.lacking`."""
 
     rows: pl.DataFrame
     shared: pl.DataFrame
     unmatched: pl.DataFrame
     lost: pl.DataFrame
+    lacking: pl.DataFrame
 
 
 class Arranged(NamedTuple):
@@ -77,6 +86,7 @@ class Calls:
         self._links = links
         self._sent: list[pl.DataFrame] = []
         self._lost = [pl.DataFrame(schema={"iteration": pl.Int64, "lasted_ns": pl.Int64})]
+        self._lacking = [pl.DataFrame(schema={"rank": pl.Int64, "iteration": pl.Int64})]
         self._others = 0  # calls that are never matched, such as sends
         self._stream_rows = [STREAMS.to_frame()]
         self._streams: list[Stream] = []
@@ -284,7 +294,8 @@ class Calls:
         unknown = pl.when(pl.col("bytes") != UNKNOWN_BYTES).then("bytes")
         frame = pl.DataFrame(rows)
         frame = frame.with_columns(bytes=unknown) if "bytes" in frame.columns else frame
-        return Layout(frame, shared, pl.concat(unmatched), pl.concat(self._lost))
+        lists = (unmatched, self._lost, self._lacking)
+        return Layout(frame, shared, *(pl.concat(each) for each in lists))
 
     def _instances(
         self, group: int, members: int, streams: list[Stream]
@@ -297,6 +308,11 @@ class Calls:
         if members < 2 or len(streams) < members or len(patterns) > 1 or instances.repeats:
             instances, places = common(patterns, [each.pattern for each in streams], members)
             others = {number: each.without(places[number]) for number, each in patterns.items()}
+            if len(streams) == members > 1:
+                ranks = {"rank": [each.rank for each in streams]}
+                of_ranks = pl.DataFrame(ranks | {"pattern": [each.pattern for each in streams]})
+                fewer = lacking(patterns).join(of_ranks, on="pattern")
+                self._lacking.append(fewer.select("rank", "iteration"))
             reason = REASONS[0 if members < 2 else 1]
             unmatched += [
                 others[each.pattern].counted(each.rank, group, reason) for each in streams

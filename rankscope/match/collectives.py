@@ -37,8 +37,9 @@ class Matched(Struct, frozen=True):
     instance, sorted: group (the communicator's set of members), operation, iteration, ordinal.
     `streams`: rank, place, communicator, label and group. `groups`: group, label and members (a
     count). `unmatched`: rank, label, operation, count and reason of calls that belong to no
-    instance; `lost`: iteration and lasted_ns, from arrival to end, of those calls. `senders`:
-    group → who sends, where a group is a rank and another that receives from it.
+    instance; `lost`: iteration and lasted_ns, from arrival to end, of those calls; `lacking`: rank
+    and iteration where it has fewer calls of a communicator than another member. `senders`: group →
+    who sends, where a group is a rank and another that receives from it.
     """
 
     rows: pl.DataFrame
@@ -47,6 +48,7 @@ class Matched(Struct, frozen=True):
     groups: pl.DataFrame
     unmatched: pl.DataFrame
     lost: pl.DataFrame
+    lacking: pl.DataFrame
     clocks: Clocks
     senders: dict[int, int] = {}
 
@@ -132,7 +134,7 @@ def match(
     )
     doubtful = {*streams.filter(~pl.col("sure"))["group"]} if known is None else set()
     group_streams = own_streams.group_by("group").agg(pl.col("stream").sort_by("rank"))
-    rows, shared, unmatched, lost = calls.laid_out(
+    rows, shared, unmatched, lost, lacking = calls.laid_out(
         group_streams.join(groups, on="group")
         .sort("group")
         .select("group", "members", "stream")
@@ -161,6 +163,7 @@ def match(
         .agg(pl.col("count").sum())
         .sort("rank", "label", "operation", "reason"),
         lost,
+        lacking.unique(),
         Clocks({}, 0, "none") if known is None else known.clocks,
         senders,
     )

@@ -112,3 +112,27 @@ def common(
     places = {number: shared.filter(pattern=number)["place"].to_numpy() for number in patterns}
     first = next(iter(patterns))
     return patterns[first].at(places[first]), places
+
+
+def lacking(patterns: dict[int, Pattern]) -> pl.DataFrame:
+    """Where members of a communicator lack calls that others of it have.
+
+    Args:
+        patterns: number → pattern, of the members of one communicator.
+
+    Returns:
+        pattern and iteration, a row for each iteration in which an operation is called less often.
+    """
+    counts = pl.concat(
+        each.frame()
+        .group_by("operation", "iteration")
+        .agg(own=pl.len())
+        .with_columns(pattern=pl.lit(number, pl.Int64))
+        for number, each in patterns.items()
+    )
+    calls = ["operation", "iteration"]
+    most = counts.group_by(calls).agg(pl.col("own").max().alias("most"))
+    each = most.join(pl.DataFrame({"pattern": [*patterns]}), how="cross")
+    rows = each.join(counts, on=[*calls, "pattern"], how="left")
+    fewer = pl.col("own").fill_null(0) < pl.col("most")
+    return rows.filter(fewer).select("pattern", "iteration").unique()

@@ -6,6 +6,7 @@ See METHOD.md#iterations and METHOD.md#gpu-clock.
 from collections.abc import Callable, Collection
 
 import polars as pl
+from msgspec.structs import replace
 
 from rankscope.errors import ReportError, UsageError
 from rankscope.match.records import ReusedScope, Scope, Selection
@@ -82,8 +83,35 @@ def _blind_ranks(tables: RunTables, job: int) -> tuple[int, ...]:
     return tuple(sorted({*tables.ranks["rank"]} - {*seen}))
 
 
+def without_lost(scope: Scope, lacking: pl.DataFrame) -> Scope:
+    """The scope less iterations in which a rank lost records of its device, and the next ones.
+
+    No record may tell that both launches and kernels are lost, but all members of a communicator
+    make the same calls. A rank that lacks some in half of its iterations did not lose them; nor did
+    one that lacks some in its first, which may be cut.
+
+    Args:
+        scope: the ranks, the clock and the iterations.
+        lacking: `Matched.lacking`.
+    """
+    own = scope.tables.iterations.filter("complete").group_by("rank")
+    of_ranks = own.agg(pl.len(), first=pl.col("iteration").min()).cast(pl.Int64)
+    lost = lacking.join(of_ranks, on="rank").filter(
+        pl.col("iteration") > pl.col("first"),
+        2 * pl.len().over("rank") < pl.col("len"),
+    )
+    if scope.clock != Clock.GPU or lost.is_empty():
+        return scope
+    next_too = pl.concat([lost, lost.with_columns(pl.col("iteration") + 1)])
+    return replace(scope, choice=_choice(scope.tables, scope.options, scope.clock, None, next_too))
+
+
 def _choice(
-    tables: RunTables, options: Options, clock: str, reuse: ReusedScope | None
+    tables: RunTables,
+    options: Options,
+    clock: str,
+    reuse: ReusedScope | None,
+    lost: pl.DataFrame | None = None,
 ) -> Selection | UsageError | ReportError:
     try:
         if reuse is not None and reuse.clock == clock:
@@ -98,6 +126,11 @@ def _choice(
             )
         columns = ["rank", "iteration", "iteration_ns", "work_ns"]
         lengths = tables.read("measures", columns, clock=clock)
+        if lost is not None:
+            known = lengths.join(lost, on=["rank", "iteration"], how="anti")
+            lengths = lengths.select("rank", "iteration").join(
+                known, on=["rank", "iteration"], how="left"
+            )
         return select(tables.iterations, lengths, options.iter_range, options.include_warmup)
     except (UsageError, ReportError) as error:
         return error.with_traceback(None)
