@@ -35,18 +35,30 @@ def slow_transfers(
     of a communicator and operation in an iteration are judged together.
 
     Args:
-        instances: group, operation, iteration, ordinal, bytes (null where unknown).
+        instances: group, operation, iteration, ordinal, transfer, bytes (null where unknown).
         service_ns: what each took from the moment when all were ready; NaN where unknown.
         numbers: the selected iterations.
         groups: group, label, members (list of ranks), on_host.
     """
-    kind = ["operation", "size_of_group", "calls"]
+    kind = ["operation", "alike", "calls"]
     of_group, key = [*kind, "group"], [*kind, "size"]
     each = [*of_group, "iteration"]
     service = pl.col("service")
     groups = groups.cast({"group": pl.Int64}).with_columns(
         pl.col("label").fill_null(""), size_of_group=pl.col("members").list.len()
     )
+    # groups of one label make the same calls; the larger ones may be several that end together
+    size, several = pl.col("size_of_group"), pl.len().over("label") > 1
+    groups = groups.with_columns(
+        alike=pl.when(several).then("label").otherwise(size.cast(pl.String)),
+        merged=size > size.min().over("label"),
+    )
+
+    def lower_median(name: str) -> pl.Expr:
+        """Of the ranks, each with the value of its group; of groups of one size, of the groups."""
+        value, ranks = pl.col(name).sort(), size.sort_by(name)
+        return value.filter(2 * ranks.cum_sum() >= ranks.sum()).first()
+
     rows = (
         instances.with_row_index("instance")
         .with_columns(
@@ -59,8 +71,15 @@ def slow_transfers(
             & service.is_not_null()
             & (pl.col("operation") != POINT_TO_POINT)
         )
-        .join(groups.select("group", "size_of_group"), on="group", maintain_order="left")
+        .join(
+            groups.select("group", "alike", "merged", "size_of_group"),
+            on="group",
+            maintain_order="left",
+        )
         .with_columns(
+            service=pl.when("merged")
+            .then(pl.max_horizontal(service, "transfer"))
+            .otherwise(service),
             size=pl.coalesce(
                 (pl.col("bytes").cast(pl.Float64).log() / np.log1p(ALIKE)).round(),
                 -1.0 - pl.col("ordinal").cast(pl.Float64),
@@ -72,11 +91,7 @@ def slow_transfers(
         .with_columns(mean=service.mean().over(*key, "group", "iteration"))
         .with_columns(middle=pl.col("mean").median().over(*key, "group"))
     )
-    usual = (
-        rows.unique([*key, "group"])
-        .group_by(key)
-        .agg(usual=pl.col("middle").quantile(0.5, "lower"))
-    )
+    usual = rows.unique([*key, "group"]).group_by(key).agg(usual=lower_median("middle"))
     rows = rows.join(usual, on=key, maintain_order="left")
     of_usual = pl.col("usual").sum().clip(1)
     # each call as much longer than it usually is there as all together
@@ -84,6 +99,7 @@ def slow_transfers(
     cells = (
         rows.group_by(each)
         .agg(
+            size.first(),
             took=service.mean(),
             usually=pl.col("usual").mean(),
             ratio=service.sum() / of_usual,
@@ -91,7 +107,7 @@ def slow_transfers(
         )
         .with_columns(level=pl.col("ratio").median().over(of_group))
         .with_columns(
-            expected=pl.col("level").quantile(0.5, "lower").over(kind).clip(1),
+            expected=lower_median("level").over(kind).clip(1),
             noise=pl.max_horizontal(
                 ROBUST * (pl.col("ratio") - pl.col("level")).abs().median().over(kind),
                 pl.col("error").median().over(kind),
@@ -121,6 +137,6 @@ def slow_transfers(
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
-        .join(groups.drop("size_of_group"), on="group", maintain_order="left")
+        .join(groups.drop("alike", "merged", "size_of_group"), on="group", maintain_order="left")
     )
     return SlowTransfers(saved, summary)

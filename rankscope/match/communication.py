@@ -47,8 +47,11 @@ class RunCalls(Struct, frozen=True, eq=False):
         return Matching(self.matched.summary, self.matched.streams, self.waited.groups)
 
     def instances(self) -> pl.DataFrame:
-        """group, operation, iteration, ordinal and bytes (null where unknown) of each instance."""
-        rows, shared = self.matched.rows, self.matched.shared
+        """The instances: group, operation, iteration, ordinal, transfer (ns) and bytes.
+
+        Sizes are null where they are unknown.
+        """
+        rows, shared = self.matched.rows, self.waited.shared.drop("last")
         if "bytes" not in rows.columns:
             return shared.with_columns(bytes=pl.lit(None, pl.Int64))
         first = [rows["bytes"][of.start : of.start + where.stop - where.start]

@@ -23,7 +23,7 @@ def instances(calls: dict[int, int], size: int | None = None, iterations: int = 
             for group, count in calls.items()
             for ordinal in range(count)
         ]
-    ).with_columns(bytes=pl.lit(size, pl.Int64))
+    ).with_columns(bytes=pl.lit(size, pl.Int64), transfer=pl.lit(0, pl.Int64))
 
 
 def slow_groups(calls: dict[int, int], slow: set[int]) -> list[int]:
@@ -45,6 +45,21 @@ def found_in(rows: pl.DataFrame, service: Floats) -> SlowTransfers | None:
 
 def test_one_of_several_communicators_that_do_the_same() -> None:
     assert slow_groups(dict.fromkeys(GROUPS, 4), {3}) == [3]
+
+
+def test_of_groups_that_end_together_one_is_slow() -> None:
+    """All others seem to be one, which is through before the last of its ranks comes."""
+    groups = pl.DataFrame({"group": [0, 1], "members": [[*range(14)], [14, 15]]})
+    rows = instances({0: 8, 1: 8}).with_columns(transfer=pl.lit(round(0.2 * MS)))
+    service = np.where(rows["group"] == 1, 0.6, 0.0) * MS
+    labels = groups.with_columns(label=pl.lit("device all_reduce*8 0"), on_host=pl.lit(False))
+    found = slow_transfers(rows, service, range(10), labels)
+    assert found is not None
+    assert found.slow["members"].to_list() == [[14, 15]]
+    assert found.slow["usual_ns"].to_list() == [round(0.2 * MS)]
+    others = slow_transfers(rows, service, range(10), groups.with_columns(
+        label=pl.Series(["one", "two"]), on_host=pl.lit(False)))  # fmt: skip
+    assert others is None, "they do different things"
 
 
 def test_communicators_that_are_called_differently_often_do_different_things() -> None:
