@@ -23,7 +23,10 @@ from rankscope.model.kinds import PHASES, POINT_TO_POINT
 from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import recorder_of
 
-JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", "host", *PHASES)))
+JUDGED = (
+    *("rank", "host", "role", "iteration"),
+    *columns_of(("work", "iteration", "wait", "host", *PHASES)),
+)
 """The columns of the metric table for the verdict and for the replay."""
 
 FEW_ITERATIONS = 3

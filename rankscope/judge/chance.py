@@ -69,27 +69,33 @@ def chance_of_sets(
 
 
 def chance_of_levels(
-    cells: Floats, roles: Index, rows: Index, suspects: Index, then: Flags | None = None
+    cells: Floats,
+    roles: Index,
+    hosts: Index,
+    rows: Index,
+    suspects: Index,
+    then: Flags | None = None,
 ) -> float:
-    """How likely noise that lasts lifts some ranks as far above the others as these are.
+    """How likely noise that lasts, or that a host's ranks share, lifts ranks as far as these are.
 
     Where a rank that is slow in one iteration is slow in the next one, too, these are no
-    independent evidence. The ranks' level is compared with how far the others' levels scatter, by
-    the blocks of iterations that are independent. So are the highest of as many normal levels.
+    independent evidence; nor are ranks of a host that are slow together. The ranks' level is
+    compared with how far the others' levels scatter, by the blocks of iterations and the groups of
+    ranks that are independent. So are the highest of as many normal levels.
 
     Args:
         cells: rank by iteration.
         roles: the role of each rank; ranks are compared within it.
+        hosts: the host of each rank.
         rows: the ranks. The chance is 0 where they have no two other ranks of a role.
         suspects: the ranks and others that may be slow. Their levels tell nothing of noise.
         then: the iterations in which the ranks are slow; None: all.
     """
     others = np.isin(roles, roles[rows])
-    ranks = int(others.sum())
+    ranks, on_hosts = int(others.sum()), np.unique(hosts[others], return_inverse=True)[1]
     others[suspects] = False
-    count = int(others.sum())
-    free = count - len(np.unique(roles[others]))
-    if free < 1:
+    known, count = len(np.unique(roles[others])), int(others.sum())
+    if count - known < 1:
         return 0.0
     cells = cells.copy()
     for role in np.unique(roles[others]):
@@ -101,24 +107,65 @@ def chance_of_levels(
         for some in (then, ~then):
             part = cells[np.ix_(rows, some)]
             beside[np.ix_(np.isin(suspects, rows), some)] = part - part.mean(axis=1, keepdims=True)
+    both = np.append(np.flatnonzero(others), suspects)
     reached = 0
     # what the suspects do beside their levels may be noise that lasts longer
-    for noise in (calm, np.vstack([calm, beside])):
+    for noise, of in ((calm, both[:count]), (np.vstack([calm, beside]), both)):
         # one in (1 + r) / (1 - r) iterations of a first-order autoregressive process is independent
         length, square = noise.shape[1], float((noise * noise).sum())
         product = float((noise[:, :-1] * noise[:, 1:]).sum()) * length / max(length - 1, 1)
         r = max(product / square, 0.0) if square > 0 else 0.0
         blocks = max(1, round(length * (1 - r) / (1 + r)))
-        degrees = (free + len(noise) - count) * (blocks - 1)  # of freedom, within the ranks
+        # and of the ranks of a host one in `alike`
+        common = in_common(noise - mean_of(noise, roles[of]), roles[of], hosts[of])
+        alike = 1 + (ranks / (on_hosts.max() + 1) - 1) * common
+        # degrees of freedom: of the others' levels, and within the ranks
+        free = max(count - known * alike, 0.0)
+        degrees = max(len(noise) - len(np.unique(roles[of])) * alike, 0.0) * (blocks - 1)
+        if free + degrees <= 0:
+            return 1.0
         error = square / length / (free + degrees)
         draw = np.random.default_rng(1)
-        levels = np.sort(draw.standard_normal((SHUFFLES, ranks)), axis=1)
-        within = 2 * draw.standard_gamma(degrees / 2, SHUFFLES)  # chi-square, perhaps 0
-        squares = levels[:, :count].var(axis=1) * count / (count - 1) * free + within
+        levels = sqrt(1 - common) * draw.standard_normal((SHUFFLES, ranks))
+        within = 2 * alike * draw.standard_gamma(degrees / alike / 2, SHUFFLES)  # perhaps 0
+        levels += sqrt(common) * draw.standard_normal((SHUFFLES, ranks))[:, on_hosts]
+        levels.sort(axis=1)
+        squares = levels[:, :count].var(axis=1) * count / max(count - alike, 1) * free + within
         above = levels[:, -len(rows) :].mean(axis=1) - levels[:, :count].mean(axis=1)
         drawn = above / np.sqrt(squares / (free + degrees))
         reached = max(reached, int((drawn * sqrt(error) >= level).sum()))
     return reached / SHUFFLES
+
+
+def in_common(noise: Floats, roles: Index, hosts: Index) -> float:
+    """The share of the variance that ranks of a host have in common, from 0 to 1.
+
+    The intraclass correlation of a one-way analysis of variance in each iteration (Shrout, Fleiss,
+    Psychol. Bull. 1979: ICC(1)). 0 where no role is on several hosts, or no host has several ranks.
+
+    Args:
+        noise: rank by iteration, around the mean of the role.
+        roles: of the ranks.
+        hosts: of the ranks.
+    """
+    groups = np.unique(np.stack((roles, hosts)), axis=1, return_inverse=True)[1].ravel()
+    ranks, count = len(groups), int(groups.max()) + 1
+    free, size = count - len(np.unique(roles)), ranks / count
+    if free < 1 or ranks == count:
+        return 0.0
+    shared = float((mean_of(noise, groups) ** 2).sum())
+    rest = max(float((noise**2).sum()) - shared, 0.0) / (ranks - count)
+    shared /= free
+    whole = shared + (size - 1) * rest
+    return max((shared - rest) / whole, 0.0) if whole > 0 else 0.0
+
+
+def mean_of(values: Floats, groups: Index) -> Floats:
+    """The mean of each row's group of rows, by column."""
+    means = np.empty_like(values)
+    for group in np.unique(groups):
+        means[groups == group] = values[groups == group].mean(axis=0)
+    return means
 
 
 def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:

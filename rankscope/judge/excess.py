@@ -28,19 +28,20 @@ Index = NDArray[np.int64]
 class Excess(Struct, frozen=True, eq=False, dict=True):
     """Matrices of rank by iteration in ns; NaN is unknown.
 
-    `total`: the judged metric over the lower median of the role in the iteration, less what the
-    others launch ahead while they wait. `by_phase`: the same of each phase (rank by iteration by
-    phase). `value`: the judged metric. `spent`: the time
-    in each phase. `length`: the role's median iteration. `unit`: the length that the iteration has
-    by the work of the role's median rank, without waits for slow ranks. `need`: what an iteration
-    takes at least by the rank's host, where that binds without waits; `usual_need`: the same of the
-    role's median host.
+    `hosts`: a number of each rank's host, one of its own where that is unknown. `total`: the judged
+    metric over the lower median of the role in the iteration, less what the others launch ahead
+    while they wait. `by_phase`: the same of each phase (rank by iteration by phase). `value`: the
+    judged metric. `spent`: the time in each phase. `length`: the role's median iteration. `unit`:
+    the length that the iteration has by the work of the role's median rank, without waits for slow
+    ranks. `need`: what an iteration takes at least by the rank's host, where that binds without
+    waits; `usual_need`: the same of the role's median host.
     """
 
     metric: str
     ranks: Index
     numbers: Index
     roles: Index
+    hosts: Index
     role_names: tuple[str, ...]
     phases: tuple[str, ...]
     total: Floats
@@ -141,8 +142,8 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     """The excess of all ranks over their roles.
 
     Args:
-        wide: rank, role, iteration, `<metric>_ns`, iteration_ns and `<phase>_ns`; perhaps wait_ns
-            and host_ns.
+        wide: rank, role, iteration, `<metric>_ns`, iteration_ns and `<phase>_ns`; perhaps
+            host, wait_ns and host_ns.
         metric: `work`, or a phase where work is unknown.
     """
     phases = tuple(PHASES) if metric == "work" else (metric,)
@@ -150,6 +151,8 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     ranks = np.array(sorted(role_of), dtype=np.int64)
     names = tuple(sorted({*role_of.values()}))
     roles = np.array([names.index(role_of[rank]) for rank in ranks.tolist()], dtype=np.int64)
+    host_of = dict(wide.select("rank", "host").iter_rows()) if "host" in wide.columns else {}
+    hosts = [host_of.get(rank) or f"\0{rank}" for rank in ranks.tolist()]
     numbers = wide["iteration"].unique().sort().to_numpy().astype(np.int64)
     row = np.searchsorted(ranks, wide["rank"].to_numpy())
     column = np.searchsorted(numbers, wide["iteration"].to_numpy())
@@ -176,6 +179,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         ranks=ranks,
         numbers=numbers,
         roles=roles,
+        hosts=np.unique(hosts, return_inverse=True)[1],
         role_names=names,
         phases=phases,
         total=value - usual - ahead,
@@ -268,7 +272,7 @@ def lower_medians(values: Floats) -> Floats:
     return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=0)
 
 
-def noise_of(share: Floats, roles: Index) -> float:
+def noise_of(share: Floats, roles: Index, hosts: Index) -> float:
     """How far a rank usually wanders around its own median, as a share of the iteration.
 
     The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992).
@@ -276,13 +280,18 @@ def noise_of(share: Floats, roles: Index) -> float:
     Args:
         share: rank by iteration, as shares of the iteration.
         roles: of the ranks.
+        hosts: of the ranks. What those of a host have in common is noise, too.
     """
     spread = []
     for role in np.unique(roles):
         of_role = share[roles == role]
         if len(of_role) < 2:
             continue
-        of_role = of_role[np.argsort(of_role.mean(axis=1), kind="stable")]
+        by_host = np.lexsort((of_role.mean(axis=1), hosts[roles == role]))
+        of_role, on = of_role[by_host], hosts[roles == role][by_host]
+        # the quickest ranks of all hosts, then the second ones: neighbours are on several hosts
+        place = np.arange(len(on)) - np.searchsorted(on, on)
+        of_role = of_role[np.lexsort((of_role.mean(axis=1), place))]
         difference = of_role - np.roll(of_role, 1, axis=0)
         count = difference.shape[1]
         if count >= FEW:

@@ -33,7 +33,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         work = np.nansum(usual_of(excess.value, excess.roles), axis=1, keepdims=True)
         # as long as all work, unless only loading, a part of them, is known
         spans = (spans - usual) * np.fmax(work / np.fmax(usual.sum(axis=1, keepdims=True), 1), 1)
-    noise = noise_of(excess.share, excess.roles)
+    noise = noise_of(excess.share, excess.roles, excess.hosts)
     traits, lead, rest = _traits(excess, noise, spans)
     facts = _facts(rest, noise)
     first = next(iter((*traits, *facts, lead)))
@@ -133,7 +133,8 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     trait = _costliest_set(excess, {None: noise}, spans)
     if spans is not None or (trait is not None and _is_sure(trait)):
         return trait
-    noises = {each: noise_of(excess.within(each).share, excess.roles) for each in excess.phases}
+    layout = excess.roles, excess.hosts
+    noises = {each: noise_of(excess.within(each).share, *layout) for each in excess.phases}
     quiet: dict[str | None, float] = {p: each for p, each in noises.items() if each < HALF * noise}
     in_phase = _costliest_set(excess, quiet, None)
     return in_phase if in_phase is not None and _is_sure(in_phase) else trait
@@ -187,7 +188,7 @@ def _costliest_set(
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
                 then = np.ones(len(blocks), dtype=np.bool_)
-            levels = chance_of_levels(cells, excess.roles, rows, apart, then)
+            levels = chance_of_levels(cells, excess.roles, excess.hosts, rows, apart, then)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
@@ -251,7 +252,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         then = excess.share[:, np.isin(numbers, pattern.iterations)]
         if pattern.since is not None or pattern.spells:  # others may have such spells as well
             suspects = np.union1d(np.flatnonzero(named), members)
-            if chance_of_levels(then, excess.roles, members, suspects) > ALPHA:
+            if chance_of_levels(then, excess.roles, excess.hosts, members, suspects) > ALPHA:
                 continue
         others = np.delete(then, members, axis=0)  # all may differ as much in these iterations
         apart = ROBUST * np.median(np.abs(others - np.median(others, axis=0)), axis=0)

@@ -7,13 +7,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.compare.verdict_inputs import JUDGED
+from rankscope.judge.excess import excess_of
 from rankscope.judge.healing import Prices
 from rankscope.judge.phrases import whole_hosts
 from rankscope.judge.replay import Healing
 from rankscope.judge.rules import judge
 from tests.forge import simulate, without_plants
 from tests.judge.made import wide_of
-from tests.support import MS, MakeStored, inputs_of, mostly_nightly
+from tests.support import MS, MakeStored, Stored, inputs_of, mostly_nightly
 
 ROLES = "pp=4,dp=2"
 WORKERS = [
@@ -240,3 +242,11 @@ def test_healing_leaves_as_much_time_as_the_slowest_other_host_needs(
     prices = Prices(excess, cast(Any, Played()))
     assert prices.of([less]) == [gain_ms * MS]
     assert (prices.above_hosts(less) == gain_ms * MS) == (gain_ms in (80, 200))
+
+
+def test_what_ranks_of_a_host_share_is_known_from_their_reports(sample: Stored) -> None:
+    analysis = sample.analysis()
+    excess = excess_of(analysis.rows().select(JUDGED), "work")
+    names = dict(analysis.tables.ranks.select("rank", "host").iter_rows())
+    pairs = {(names[rank], host) for rank, host in zip(excess.ranks, excess.hosts, strict=True)}
+    assert len(pairs) == len({*names.values()}) == 2

@@ -7,11 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rankscope.judge.chance import (
-    chance_of_largest,
-    chance_of_sets,
-    iterations_to_settle,
-)
 from rankscope.judge.claims import Story
 from rankscope.judge.excess import Excess, excess_of, noise_of
 from rankscope.judge.levels import ALPHA
@@ -22,11 +17,15 @@ MS = 1_000_000
 
 
 def excess(
-    late: Floats, length_ms: float | Floats = 100.0, phase: str = "backward", **more: Floats
+    late: Floats,
+    length_ms: float | Floats = 100.0,
+    phase: str = "backward",
+    per_host: int = 1,
+    **more: Floats,
 ) -> Excess:
     """Of ranks by iterations that need `late` ms more than 50 in an iteration of `length_ms`.
 
-    `more`: the same of further phases.
+    `per_host`: ranks on each host. `more`: the same of further phases.
     """
     length = np.broadcast_to(length_ms, late.shape)
     rank, number = np.indices(late.shape)
@@ -34,6 +33,7 @@ def excess(
     wide = pl.DataFrame(
         {
             "rank": rank.ravel(), "iteration": number.ravel() + 1,
+            "host": [f"node{each // per_host}" for each in rank.ravel().tolist()],
             **{name: (spent * MS).round() for name, spent in phases.items()},
             "iteration_ns": (length.ravel() * MS).round().astype(np.int64),
         }
@@ -166,6 +166,24 @@ def test_a_slow_rank_beyond_noise_that_lasts(seed: int) -> None:
     late = lasting(seed, 0.8)
     late[3] += 40.0
     assert ranks_of(story(late)) == [(3,)]
+
+
+@pytest.mark.parametrize("slow_ms", [0.0, 15.0])
+def test_noise_that_the_ranks_of_a_host_share_makes_nobody_slow(slow_ms: float) -> None:
+    """They are slow together for some iterations, as another job on the host makes them."""
+    named = []
+    for seed in range(12):
+        late = np.repeat(lasting(seed, 0.6, 4, 10), 4, axis=0) + noise(16, 10)
+        late[5] += slow_ms
+        named.append([each.ranks for each in story_of(excess(late, per_host=4)).slow])
+    assert sum(each != ([(5,)] if slow_ms else []) for each in named) <= 2, named
+
+
+def test_a_slow_host_beyond_what_its_ranks_share() -> None:
+    late = np.repeat(noise(2, 8, 1.0), 4, axis=0) + noise(8, 8)
+    late[4:] += 10.0
+    (found,) = story_of(excess(late, per_host=4)).slow
+    assert found.ranks == (4, 5, 6, 7)
 
 
 @pytest.mark.parametrize("seed", [1, 4, 5, 9, 13])
@@ -526,75 +544,6 @@ def test_spans_hold_more_than_the_loading_that_alone_is_known() -> None:
 
 def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:
     share = np.random.default_rng(0).normal(0.0, 0.02, (6, 20))
-    share[4:] = 0.0
-    alone = noise_of(share, np.array([0, 0, 0, 0, 1, 2]))
-    assert alone == noise_of(share[:4], np.zeros(4, dtype=np.int64)) > 0.0
-
-
-@pytest.mark.parametrize(("ranks", "count"), [(8, 4), (2, 11)])
-def test_how_many_iterations_are_enough(ranks: int, count: int) -> None:
-    """A rank that is always the slowest: the exact probability is ranks ** (1 - count)."""
-    roles = np.zeros(ranks, dtype=np.int64)
-    cells = np.zeros((ranks, count))
-    cells[0] = 1.0
-    assert chance_of_sets([cells], roles, [(0, np.array([0]))])[0] <= ALPHA
-    assert chance_of_sets([cells[:, : count // 2]], roles, [(0, np.array([0]))])[0] > ALPHA
-
-
-@pytest.mark.slow
-def test_false_alarms_are_as_rare_as_the_level_says() -> None:
-    """100 matrices of noise, several sizes tried in each: at a level of 5 %, 5 are expected."""
-    draw = np.random.default_rng(0)
-    roles = np.zeros(6, dtype=np.int64)
-    alarms = 0
-    for _ in range(100):
-        cells = draw.pareto(2.0, (6, 12))
-        order = np.argsort(-cells.sum(axis=1))
-        sets = [(0, order[:k]) for k in (1, 2, 3)]
-        alarms += chance_of_sets([cells], roles, sets).min() <= 0.05
-    assert 1 <= alarms <= 12
-
-
-def test_ranks_are_exchanged_within_their_roles() -> None:
-    cells = np.zeros((4, 20))
-    cells[2:] = 5.0
-    slow = [(0, np.array([2, 3]))]
-    assert chance_of_sets([cells], np.array([0, 0, 1, 1]), slow)[0] > 0.5
-    assert chance_of_sets([cells], np.zeros(4, dtype=np.int64), slow)[0] <= ALPHA
-
-
-def test_the_chance_of_the_largest_value() -> None:
-    """Of a power law with index 1/2 the largest is twice the next with probability 1/4."""
-    draw = np.random.default_rng(0)
-    chances = []
-    for _ in range(400):
-        values = np.sort(draw.pareto(2.0, 200) + 1)
-        chances.append(chance_of_largest(values[-1:], values[:-1], 2.0))
-    assert 0.02 <= np.mean(np.array(chances) <= 0.05) <= 0.12
-    assert chance_of_largest(np.array([5.0]), np.array([0.0]), 1.0) < 1e-9
-    assert chance_of_largest(np.array([1.1]), np.array([0.0]), 1.0) > ALPHA, "it may be noise"
-    assert chance_of_largest(np.array([1.0]), np.array([2.0]), 0.0) == 1.0
-    assert chance_of_largest(np.array([5.0]), np.array([2.0]), 0.0) == 0.0
-
-
-def test_several_values_lie_apart_by_the_gap_below_them() -> None:
-    few = np.array([0.53, 0.4, 0.21, 0.18])
-    assert chance_of_largest(np.full(7, 2.0), few, 0.13) <= ALPHA
-    assert chance_of_largest(np.array([2.0]), few, 0.13) > ALPHA
-    assert chance_of_largest(np.append(np.full(7, 2.0), 0.55), few, 0.13) > 0.5
-
-
-def test_values_within_the_noise_tell_nothing_of_a_tail() -> None:
-    """Two loads of 12 and 30 ms make a third one of 90 ms no exception."""
-    few, quiet = np.array([12.0, 30.0]), np.full(60, 0.5)
-    assert chance_of_largest(np.array([90.0]), few, 2.0) > 0.1
-    assert chance_of_largest(np.array([90.0]), np.append(quiet, few), 2.0) == chance_of_largest(
-        np.array([90.0]), few, 2.0
-    )
-
-
-def test_iterations_that_would_settle_it() -> None:
-    """The distance grows with the square root: half of it needs four times as many."""
-    assert iterations_to_settle(0.0992, 0.00499, 10) == 41
-    assert iterations_to_settle(0.4, 0.005, 10) == 0, "a number of 1,038 would be noise"
-    assert iterations_to_settle(1.0, 0.005, 1) == 0
+    share[4:], own = 0.0, np.arange(6)
+    alone = noise_of(share, np.array([0, 0, 0, 0, 1, 2]), own)
+    assert alone == noise_of(share[:4], np.zeros(4, dtype=np.int64), own[:4]) > 0.0
