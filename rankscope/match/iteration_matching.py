@@ -107,13 +107,14 @@ def pair_iterations(
         if not fits:
             raise _unpaired(rank, reference, "match at no shift")
         clocks = None not in (utc_starts[rank], utc_starts[reference])
-        sharpest = _sharpest(own, other, fits, clocks)
+        proofs = (_sharpest(own, other, row, fits, clocks) for row in range(len(own.ends)))
+        row, sharpest = next(filter(None, proofs), (0, None))
         if sharpest is None:
             unsure.append(rank)
             if fits[0]:
                 raise _unpaired(rank, reference, "do not match at 0, and prove no other shift")
         shift_of[rank] = fits[0] if sharpest is None else sharpest
-        if of_other_steps(own.ends, other.ends, shift_of[rank]):
+        if of_other_steps(own.ends[row], other.ends[row], shift_of[rank]):
             raise _unpaired(rank, reference, "end in different iterations")
     lowest = min(shift_of.values())
     shifts = {rank: shift - lowest for rank, shift in shift_of.items() if shift != lowest}
@@ -302,10 +303,12 @@ def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
 
 
 class _Sequence(NamedTuple):
-    """The iterations of a rank: a number for the collectives of each, how many, and the last's UTC.
+    """The iterations of a rank: a number for the collectives of each, how many, and UTC of ends.
 
-    An iteration without collectives ends at -1. The collectives of the first and the last one are
-    `CUT`, because their windows may begin or end elsewhere than on other ranks.
+    `ends` has a row for the last of all collectives, and one for the last of each kind: of these,
+    two ranks leave those together that they share. Where there are none, it is -1. The collectives
+    of the first and the last iteration are `CUT`, because their windows may begin or end elsewhere
+    than on other ranks.
     """
 
     sequence: NDArray[np.int64]
@@ -367,15 +370,17 @@ class _Steps:
 
     def _of_kinds(self, kinds: frozenset[int]) -> dict[int, _Sequence]:
         """rank → its iterations, with the collectives of some kinds."""
+        calls = self._calls.filter(pl.col("kind").is_in(kinds)).sort("kind")
+        each = calls.group_by("rank", "iteration", "kind").agg(pl.col("end_ns").max())
+        of_kinds = each.pivot("kind", index=["rank", "iteration"], sort_columns=True)
         spelled = (
-            self._calls.filter(pl.col("kind").is_in(kinds))
-            .sort("kind")
-            .group_by("rank", "iteration", maintain_order=True)
+            calls.group_by("rank", "iteration", maintain_order=True)
             .agg(
                 text=pl.format("{}*{}:{}", "kind", "count", "bytes").str.join(" "),
                 calls=pl.col("count").cast(pl.Int64).sum(),
-                end=pl.col("end_ns").max(),
+                last=pl.col("end_ns").max(),
             )
+            .join(of_kinds, on=["rank", "iteration"])
             .with_columns(pl.col("rank", "iteration").cast(pl.Int64))
         )
         rows = self._iterations.join(
@@ -383,12 +388,13 @@ class _Steps:
         ).with_columns(number=pl.col("text").fill_null("").rank("dense").cast(pl.Int64))
         sequences = {}
         for (rank,), frame in rows.partition_by("rank", as_dict=True).items():
-            ends = (frame["end"] + (self._utc_starts.get(rank) or 0)).fill_null(-1)
+            start = self._utc_starts.get(rank) or 0
+            ends = (frame.select("last", *of_kinds.columns[2:]) + start).fill_null(-1)
             sequence = frame["number"].to_numpy().copy()
             if len(sequence) > LEAST_OVERLAP + 2:
                 sequence[[0, -1]] = CUT
-            calls = frame["calls"].fill_null(0).to_numpy()
-            sequences[rank] = _Sequence(sequence, calls, ends.to_numpy())
+            called = frame["calls"].fill_null(0).to_numpy()
+            sequences[rank] = _Sequence(sequence, called, ends.to_numpy().T)
         return sequences
 
 
@@ -400,7 +406,7 @@ def _known(own: _Sequence, others: _Sequence) -> _Sequence:
     """
     lost = (own.calls < others.calls.max()) & ~np.isin(own.sequence, [CUT, *others.sequence])
     sequence, ends = own.sequence.copy(), own.ends.copy()
-    sequence[lost], ends[lost] = CUT, -1
+    sequence[lost], ends[:, lost] = CUT, -1
     return _Sequence(sequence, own.calls, ends)
 
 
@@ -486,15 +492,17 @@ def agreements(
     return dict(sorted(at_shift.items(), key=lambda item: item[1].apart))
 
 
-def _sharpest(own: _Sequence, reference: _Sequence, fits: list[int], clocks: bool) -> int | None:
-    """The shift at which the ends clearly agree best; None where no shift stands out."""
-    at_shift = agreements(own.ends, reference.ends, fits, clocks)
+def _sharpest(
+    own: _Sequence, reference: _Sequence, row: int, fits: list[int], clocks: bool
+) -> tuple[int, int] | None:
+    """A row of ends and the shift at which these clearly agree best; None where none stands out."""
+    at_shift = agreements(own.ends[row], reference.ends[row], fits, clocks)
     if len(at_shift) < min(len(fits), 2):
         return None
     (shift, best), *others = at_shift.items()
     if not others:  # steps that are alike fit wherever enough of them overlap
         own_part, other_part = overlapping(own.sequence, reference.sequence, shift)
         differ = np.ptp(own_part[(own_part != CUT) & (other_part != CUT)]) > 0
-        return shift if best.near or differ else None
+        return (row, shift) if best.near or differ else None
     least = SHARPER if best.near else best.chance
-    return shift if least * best.apart < others[0][1].apart else None
+    return (row, shift) if least * best.apart < others[0][1].apart else None

@@ -94,6 +94,7 @@ def paired(
     seed: int = 0,
     varies: float = 0.1,
     skew_ns: int = SKEW_NS,
+    apart_ns: int = 1,
 ) -> tuple[dict[int, int], dict[str, tuple[int, ...]]]:
     """Shifts, and the ranks of each warning, for calls that end every `STEP_NS`, or nearly.
 
@@ -104,6 +105,7 @@ def paired(
         seed: of random numbers.
         varies: largest part by which a step is shorter or longer.
         skew_ns: how far the ends of one collective lie apart.
+        apart_ns: how far those of the last one of a step do, whose members are other ranks.
     """
     rng = np.random.default_rng(seed)
     steps = [(rank, i) for rank, each in calls.items() for i in range(len(each))]
@@ -118,6 +120,7 @@ def paired(
             for step in [first] * (i <= double) + [first + 1] * (i >= double):
                 for at, call in enumerate(made):
                     end = int(moments[step] + at * STEP_NS // 10 + rng.integers(skew_ns))
+                    end += int(rng.integers(apart_ns)) if call == made[-1] else 0
                     rows.append((rank, i, *call, at, end))
     names = ["rank", "iteration", "place", "communicator", "operation", "ordinal", "end_ns"]
     table = pl.DataFrame(rows, schema=names, orient="row").with_columns(
@@ -226,6 +229,13 @@ def test_a_rank_that_differs_in_most_steps_is_not_said_to_have_lost_records() ->
     calls[1] = [[REDUCED] * (2 if i % 3 else 8) for i in range(16)]
     with pytest.raises(Unpaired, match="match at no shift"):
         paired(calls)
+
+
+def test_a_collective_that_is_shared_proves_a_shift_where_the_last_one_is_not() -> None:
+    """As of tensor-parallel ranks whose gradients are reduced with ranks of other groups."""
+    calls: Calls = {rank: [[GATHERED, REDUCED]] * 20 for rank in range(2)}
+    assert paired(calls, {0: 0, 1: 1}, apart_ns=STEP_NS // 2)[0] == {1: 1}
+    assert paired(calls, apart_ns=STEP_NS // 2) == ({}, {"matched-by-ordinal": ()})
 
 
 def test_regular_steps_on_noisy_hosts_prove_no_shift() -> None:
