@@ -86,6 +86,38 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
             return self
         return replace(self, total=self.by_phase[:, :, self.phases.index(phase)])
 
+    @cached_property
+    def of_hosts(self) -> Excess | None:
+        """The same of hosts in place of ranks: the means of their ranks.
+
+        None where a host's ranks have several roles, fewer than three hosts have one role, or no
+        host has two ranks.
+        """
+        hosts, first, count = np.unique(self.hosts, return_index=True, return_counts=True)
+        if len(self.role_names) > 1 or not FEW <= len(hosts) < len(self.ranks):
+            return None
+        order = np.argsort(self.hosts, kind="stable")
+        begins, size = np.cumsum(count) - count, count[:, None]
+
+        def mean(values: Floats) -> Floats:
+            per = size if values.ndim == 2 else size[:, :, None]
+            return np.asarray(np.add.reduceat(values[order], begins, axis=0) / per)
+
+        return replace(
+            self,
+            ranks=hosts,
+            roles=self.roles[first],
+            hosts=hosts,
+            total=mean(self.total),
+            by_phase=mean(self.by_phase),
+            value=mean(self.value),
+            spent=mean(self.spent),
+            length=self.length[first],
+            unit=self.unit[first],
+            need=self.need[first],
+            usual_need=self.usual_need[first],
+        )
+
     def without(self, cells: Flags) -> Excess:
         """The same with no excess of some ranks in some iterations."""
         by_phase = np.where(cells[:, :, None], 0.0, self.by_phase)

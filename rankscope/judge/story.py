@@ -46,7 +46,10 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         turned = replace(rest, total=-rest.total)
         fast = _costliest_set(turned, {None: noise}, None if spans is None else -spans)
     fast = fast if fast is not None and _is_sure(fast) else None
-    slow = _joined((*traits, *facts), excess)
+    slow = [*traits, *facts]
+    if len(slow) != 1 and spans is None and not loaders_bind:
+        slow = _slow_hosts(excess, slow) or slow
+    slow = _joined(slow, excess)
     return Story(noise, tuple(slow), lead, len(excess.numbers), fast, loaders_bind)
 
 
@@ -140,6 +143,34 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
     return in_phase if in_phase is not None and _is_sure(in_phase) else trait
 
 
+def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
+    """The claims about hosts whose ranks are slow by turns, if they are about the same ranks.
+
+    Args:
+        excess: of the ranks.
+        claims: about ranks; none if no rank is slow.
+    """
+    hosts = excess.of_hosts
+    if hosts is None:
+        return []
+    noise = noise_of(hosts.share, hosts.roles, hosts.hosts)
+    limit = max(NOISE * noise, BY_NATURE)
+    cells = [np.clip(hosts.share, -limit, limit)]  # single events hardly count
+
+    def sure(claim: Slow) -> bool:
+        """As one of two tests: of ranks, and of hosts."""
+        rows = np.flatnonzero(np.isin(hosts.ranks, claim.ranks))
+        return bool(chance_of_sets(cells, hosts.roles, [(0, rows)])[0] <= ALPHA / 2)
+
+    traits, _, rest = _traits(hosts, noise, None)
+    slow = [
+        replace(each, ranks=tuple(excess.ranks[np.isin(excess.hosts, each.ranks)].tolist()))
+        for each in filter(sure, (*traits, *_facts(rest, noise)))
+    ]
+    of_hosts, of_ranks = ({rank for each in some for rank in each.ranks} for some in (slow, claims))
+    return slow if not claims or of_hosts == of_ranks else []
+
+
 def _costliest_set(
     excess: Excess, noises: Mapping[str | None, float], spans: Floats | None
 ) -> Slow | None:
@@ -220,6 +251,8 @@ def _alike(
         if medians.max() < BY_NATURE:
             return rows, pattern, 0.0
         kept = medians >= HALF * medians.max()
+        of_host = excess.hosts[rows][:, None] == excess.hosts[rows]
+        kept |= (of_host & kept).sum(axis=1) > HALF * of_host.sum(axis=1)
         rows = rows[kept]
     before, own = (np.nan_to_num(each.total[:, in_pattern]) for each in (excess, part))
     if before[rows].sum() < HALF * own[rows].sum():

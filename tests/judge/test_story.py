@@ -179,6 +179,40 @@ def test_noise_that_the_ranks_of_a_host_share_makes_nobody_slow(slow_ms: float) 
     assert sum(each != ([(5,)] if slow_ms else []) for each in named) <= 2, named
 
 
+def by_turns(seed: int, stalls: int) -> Floats:
+    """Four hosts of two ranks; in some of 20 iterations a rank of the second one is late."""
+    draw = np.random.default_rng(seed)
+    late = draw.normal(0.0, 0.2, (8, 20))
+    then = draw.choice(20, stalls, replace=False)
+    late[draw.integers(2, 4, stalls), then] += draw.uniform(20.0, 90.0, stalls)
+    return late
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_host_whose_ranks_are_slow_by_turns(seed: int) -> None:
+    """As where its storage stalls: no other rank ever is."""
+    late = by_turns(seed, 8)
+    (found,) = story_of(excess(late, per_host=2)).slow
+    assert found.ranks == (2, 3)
+    slow = {each.ranks for each in story_of(excess(late)).slow}
+    assert (2, 3) not in slow, "without their host they are two ranks"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_single_event_of_a_rank_blames_no_host(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    late = 2.0 * draw.lognormal(0.0, 1.0, (16, 20))
+    assert not [each for each in story_of(excess(late, per_host=4)).slow if len(each.ranks) > 1]
+
+
+def test_a_host_of_which_most_ranks_are_slow_is_named_as_a_whole() -> None:
+    late = np.repeat([[1.0], [5.0], [0.0]], [1, 3, 12], axis=0) + noise(16, 20, 0.3)
+    (of_host,) = story_of(excess(late, per_host=4)).slow
+    assert of_host.ranks == (0, 1, 2, 3)
+    (apart,) = story_of(excess(late)).slow
+    assert apart.ranks == (1, 2, 3)
+
+
 def test_a_slow_host_beyond_what_its_ranks_share() -> None:
     late = np.repeat(noise(2, 8, 1.0), 4, axis=0) + noise(8, 8)
     late[4:] += 10.0
