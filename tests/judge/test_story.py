@@ -184,7 +184,7 @@ def by_turns(seed: int, stalls: int) -> Floats:
     draw = np.random.default_rng(seed)
     late = draw.normal(0.0, 0.2, (8, 20))
     then = draw.choice(20, stalls, replace=False)
-    late[draw.integers(2, 4, stalls), then] += draw.uniform(20.0, 90.0, stalls)
+    late[2 + np.arange(stalls) % 2, then] += draw.uniform(20.0, 90.0, stalls)
     return late
 
 
