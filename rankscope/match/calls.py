@@ -24,7 +24,7 @@ from rankscope.match.patterns import (
 )
 from rankscope.match.point_to_point import named_transfers, pair_peers, paired_by_ends
 from rankscope.match.rank_axis import firsts
-from rankscope.model.arrays import distinct, whole
+from rankscope.model.arrays import distinct
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.store.tables import LONG, SHORT, narrowed
 from rankscope.util.threads import threaded
@@ -109,21 +109,21 @@ class Calls:
             self._lose(part.filter(~split))
         if rows.is_empty():
             return
-        ranks = whole(rows["rank"])
+        ranks = rows["rank"].to_numpy()
         if (np.diff(ranks) < 0).any():
             # DuckDB's threads hand over selected iterations of a rank in parts
             rows = rows.sort("rank", "iteration", maintain_order=True)
-            ranks = whole(rows["rank"])
+            ranks = rows["rank"].to_numpy()
         calls = [
             *(_codes(rows[name]) for name in (*STREAM[1:], "operation")),
-            *(whole(rows[name]) for name in ("iteration", "ordinal")),
+            *(rows[name].to_numpy() for name in ("iteration", "ordinal")),
         ]
         known = {name: rows[name] for name in OWN[1:] if rows[name].null_count() < rows.height}
         values = {
-            name: whole(each.fill_null(UNKNOWN_BYTES) if each.null_count() else each)
+            name: (each.fill_null(UNKNOWN_BYTES) if each.null_count() else each).to_numpy()
             for name, each in known.items()
         }
-        starts = whole(rows["start_ns"])
+        starts = rows["start_ns"].to_numpy()
         kind_of = _places(rows["operation"], MATCHED)
         place, first = len(self._stream_rows) - 1, len(self._streams)
         previous_calls, arranged = calls, None
@@ -361,7 +361,7 @@ class Calls:
 
 def _codes(values: pl.Series) -> NDArray[Any]:
     """The integers behind the values."""
-    return whole(values.to_physical())
+    return values.to_physical().to_numpy()
 
 
 def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from rankscope.match.collectives import blocks_of
 from rankscope.match.rank_axis import RankAxis, firsts
 from rankscope.match.waits import NOBODY, WaitedCollectives
-from rankscope.model.arrays import whole
 from rankscope.model.intervals import Flags, Times, length_before
 from rankscope.util.threads import threaded
 
@@ -95,7 +94,7 @@ def sum_waits(
                       for each in instances]  # fmt: skip
             frame = exposed(of_ranks)
             rank, iteration, start, end = (
-                whole(frame[name]) for name in ("rank", "iteration", "start_ns", "end_ns")
+                frame[name].to_numpy() for name in ("rank", "iteration", "start_ns", "end_ns")
             )
             yield _Calls(*parts), _Exposed(rank, start, end, np.isin(iteration, chosen))
 

@@ -1,6 +1,6 @@
 """Short columns without expressions: planning one costs more than the work on a thousand rows."""
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -35,16 +35,6 @@ Rows = TypeVar("Rows", pl.DataFrame, pl.Series)
 def taken(rows: Rows, places: NDArray[np.integer]) -> Rows:
     """The rows at some places, in their order."""
     return rows[pl.Series(places.astype(np.uint32))]
-
-
-def whole(values: pl.Series) -> NDArray[Any]:
-    """The values of a column without nulls.
-
-    NumPy joins long chunks sooner than polars, because it asks the system for large pages.
-    """
-    if values.n_chunks() == 1:
-        return values.to_numpy()
-    return np.concatenate([each.to_numpy() for each in values.get_chunks()])
 
 
 def is_null(values: pl.Series) -> Flags:

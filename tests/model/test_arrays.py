@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import codes, leading, looked_up, summed, whole
+from rankscope.model.arrays import codes, leading, looked_up, summed
 
 
 def test_rows_differ_however_far_apart_their_values_are() -> None:
@@ -30,15 +30,6 @@ def test_texts_and_nulls_are_grouped_as_values_are() -> None:
 def test_the_names_with_most_lead_in_each_group_and_ties_go_by_name() -> None:
     names = pl.DataFrame({"kind": ["x", "x", "x", "y"], "name": ["c", "a", "b", "z"]})
     assert leading(names, np.array([5, 3, 3, 1]), most=2).tolist() == [True, True, False, True]
-
-
-def test_chunks_of_a_column_follow_each_other_in_its_array() -> None:
-    chunks = [pl.Series([2**62, -1]), pl.Series([5]), pl.Series([], dtype=pl.Int64)]
-    column = pl.concat(chunks, rechunk=False)
-    assert column.n_chunks() > 1
-    for each in (column, column.rechunk(), column.clear()):
-        assert whole(each).tolist() == each.to_list()
-        assert whole(each).dtype == np.int64
 
 
 def test_columns_that_are_looked_up_are_one_chunk() -> None:
