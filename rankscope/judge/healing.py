@@ -43,11 +43,13 @@ class Prices:
         self.slow = slow
         self.transfer = None if slow is None else slow.saved
         self.role, self.everything = None, excess.over
-        if len(excess.role_names) > 1:
-            each = (excess.spent[excess.roles == role] for role in range(len(excess.role_names)))
-            medians = np.stack([lower_medians(spent)[0] for spent in each])
-            over = medians - lower_medians(medians)
-            self.role = excess.saved(np.nansum(over, axis=2)[excess.roles], over[excess.roles])
+        if len(roles := range(len(excess.role_names))) > 1:
+            phases, work = (
+                np.stack([lower_medians(each[excess.roles == role])[0] for role in roles])
+                for each in (excess.spent, excess.value)
+            )
+            over, more = phases - lower_medians(phases), work - lower_medians(work)
+            self.role = excess.saved(np.nan_to_num(more)[excess.roles], over[excess.roles])
             self.everything = np.fmin(excess.over + self.role, np.fmax(excess.spent, 0.0))
 
     @cached_property

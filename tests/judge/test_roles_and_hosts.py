@@ -167,6 +167,20 @@ def test_no_role_is_heavy(work: dict[str, float], hold: float) -> None:
     assert judge(inputs_of(wide(work, hold))).roles == ()
 
 
+def test_a_role_that_names_no_phases_has_no_more_work_for_it() -> None:
+    """All its work is in `other`, of which the others have none."""
+    unnamed = pl.col("role").is_in(["a", "b"])
+    frame = wide({"a": 50, "b": 50, "c": 50, "d": 50}).with_columns(
+        other_ns=pl.when(unnamed).then("work_ns").otherwise("other_ns"),
+        **{
+            f"{each}_ns": pl.when(~unnamed).then(f"{each}_ns")
+            for each in ("load", "forward", "backward", "optimizer")
+        },
+    )
+    verdict = judge(inputs_of(frame))
+    assert (verdict.roles, verdict.gain_all_ns) == ((), 0)
+
+
 def test_the_only_rank_of_a_heavy_role_cannot_be_judged() -> None:
     frame = wide({"a": 50, "b": 50, "c": 70}).filter(pl.col("rank") != 5)
     verdict = judge(inputs_of(frame))
