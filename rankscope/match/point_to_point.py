@@ -9,6 +9,7 @@ import polars as pl
 from rankscope.match.clocks import LEAST_INSTANCES
 from rankscope.match.communicators import (
     LARGEST_NS,
+    LATENESS_SHARE,
     LEAST_SAMPLES,
     NEIGHBOURS,
     SAMPLES,
@@ -16,7 +17,7 @@ from rankscope.match.communicators import (
     distances,
 )
 from rankscope.measure.collectives import NAMED
-from rankscope.model.intervals import Times
+from rankscope.model.intervals import Floats, Times
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.schema import PEERS
 
@@ -88,8 +89,10 @@ def paired_by_ends(sent: pl.DataFrame) -> pl.DataFrame:
 
     A receive ends when its message has come. So the n-th calls of two streams that send to each
     other end at the same distance, but for those that came late: the streams are each other's
-    nearest by far. Only if all streams with as many calls in each iteration find a partner are
-    they paired: else the partner may have no report. Who leaves before the other came sends.
+    nearest by far, and the ends agree better than the starts, as one waits for the other. Streams
+    that start together as well, such as those of a tensor parallel group, tell nothing. Only if all
+    streams with as many calls in each iteration find a partner are they paired: else the partner
+    may have no report. Who leaves before the other came sends.
 
     Args:
         sent: COLLECTIVES that send or receive.
@@ -144,20 +147,20 @@ def _pairs(
     if len(streams) < 2 or end.shape[1] < LEAST_SAMPLES:
         return []
     chosen = np.unique(np.linspace(0, end.shape[1] - 2, SAMPLES).astype(np.int64))
-    apart = distances(np.diff(end)[:, chosen].astype(np.float64))
+    apart, late = (distances(np.diff(each)[:, chosen].astype(np.float64)) for each in (end, start))
     apart[rank[:, None] == rank] = np.inf
     nearest, order = apart.argmin(axis=1), np.sort(apart, axis=1)
     close = np.clip(NEIGHBOURS * np.median(order[:, 0]), SHARPEST_NS, LARGEST_NS)
     strangers = order[:, 1] >= NEIGHBOURS * np.maximum(order[:, 0], SHARPEST_NS)
     places = np.arange(len(streams))
-    if not ((nearest[nearest] == places) & (order[:, 0] <= close) & strangers).all():
+    met = order[:, 0] <= np.minimum(close, LATENESS_SHARE * late[places, nearest])
+    if not ((nearest[nearest] == places) & met & strangers).all():
         return []
     pairs = []
     for one, other in zip(
         places[places < nearest].tolist(), nearest[places < nearest].tolist(), strict=True
     ):
-        between = np.median(end[other] - end[one])
-        # of the soonest of both, as far as clocks drift
+        between = _between(end[one], end[other])
         left = [
             bool((end[a] + ahead + close < start[b]).any())
             for a, b, ahead in ((one, other, between), (other, one, -between))
@@ -168,6 +171,17 @@ def _pairs(
         ranks = [int(rank[each]) if any(left) else None for each in sides]
         pairs.append((*ranks, streams[one], streams[other]))
     return pairs
+
+
+def _between(one: Times, other: Times) -> Floats:
+    """How far the clock of one stream is ahead of the other's at the end of each call, ns.
+
+    The clocks drift: half of the run is compared with the other half.
+    """
+    apart, half = (other - one).astype(np.float64), len(one) // 2
+    drift = np.median((apart[-half:] - apart[:half]) / np.maximum(one[-half:] - one[:half], 1))
+    drifted = drift * (one - one[0])
+    return np.asarray(np.median(apart - drifted) + drifted)
 
 
 def meetings(transfers: pl.DataFrame) -> pl.DataFrame:

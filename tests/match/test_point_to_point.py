@@ -124,3 +124,27 @@ def test_transfers_are_not_paired_by_ends_that_others_share() -> None:
     assert paired_by_ends(pl.concat([*two, alone])).is_empty(), "its partner has no report"
     fewer = [part.head(4) for part in two]
     assert paired_by_ends(pl.concat(fewer)).is_empty(), "four ends may agree by chance"
+
+
+def test_ranks_that_start_and_end_together_are_not_two_sides() -> None:
+    """Two first stages in lockstep, or ranks of a tensor parallel group; no next stage has any."""
+    sends = [end + 20_000 * (place % 3) for place, end in enumerate(UP)]
+    first = [transfers(0, "stream 20", UP), transfers(1, "stream 20", sends)]
+    assert paired_by_ends(pl.concat(first)).is_empty()
+    starts = [end - 2_000_000 - 1_000_000 * (place % 3) for place, end in enumerate(UP)]
+    waits = first[1].with_columns(start_ns=pl.Series(starts))
+    assert paired_by_ends(pl.concat([first[0], waits])).height == 2 * len(UP)
+
+
+@pytest.mark.parametrize("drift", [-1e-4, 1e-4])
+def test_who_sends_is_known_from_clocks_that_drift(drift: float) -> None:
+    """By 6 ms in a minute; the receiver waits for 20 to 22 ms, and comes late once or never."""
+    ends = moments(240, 250_000_000, 400_000)
+    for late, label in ((3_000_000, "rank 0 to 1"), (0, "ranks 0 and 1")):
+        own = [end + late * (place == 4) for place, end in enumerate(ends)]
+        waits = [0 if end not in ends else 20 + place % 3 for place, end in enumerate(own)]
+        starts = [end - wait * 1_000_000 for end, wait in zip(own, waits, strict=True)]
+        drifted = transfers(1, "stream 31", [round(end * (1 + drift)) for end in own])
+        got = drifted.with_columns(start_ns=pl.Series([round(at * (1 + drift)) for at in starts]))
+        output = paired_by_ends(pl.concat([transfers(0, "stream 20", ends), got]))
+        assert {*output["label"]} == {label}
