@@ -128,12 +128,20 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         rows, columns = np.isin(self.ranks, ranks), np.isin(self.numbers, iterations)
         return np.asarray(rows[:, None] & columns)
 
-    def main_phase(self, sums: Floats, whole: float) -> tuple[str | None, float | None]:
+    def main_phase(
+        self, sums: Floats, whole: float, cells: Flags | None = None
+    ) -> tuple[str | None, float | None]:
         """The phase with most of an amount, and its share; None where no phase is known.
 
-        All time is `other` then, and that causes nothing. `sums`: by phase. `whole`: the amount.
+        All time is `other` then, and that causes nothing.
+
+        Args:
+            sums: the amount by phase.
+            whole: the amount.
+            cells: of which ranks and iterations; None: all.
         """
-        known = (self.spent[:, :, at] for at, phase in enumerate(self.phases) if phase != "other")
+        spent = self.spent if cells is None else self.spent[cells]
+        known = (spent[..., at] for at, phase in enumerate(self.phases) if phase != "other")
         if not any((spent > 0).any() for spent in known) or not sums.max() > 0:
             return None, None
         most = int(sums.argmax())

@@ -144,7 +144,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
         As `Excess.main_phase` gives them. Iterations in which that phase is unknown are left out.
         """
         cells, by_phase, totals = self._amounts(claim)
-        phase = self.excess.main_phase(by_phase.sum(axis=0), totals.sum())
+        phase = self.excess.main_phase(by_phase.sum(axis=0), totals.sum(), cells)
         return self.excess.total[cells], *phase
 
     def by_phase(self, claim: Slow) -> list[tuple[str | None, Slow]]:
