@@ -232,6 +232,7 @@ def _alike(
 ) -> tuple[Index, Pattern, float]:
     """Those of the ranks (rows) that are at least half as slow as the slowest one, and when.
 
+    Of a host of which most of the ranks are, also those that are slower than by nature.
     With them the time in ns that healing them (in the phase) saves; 0 if they are slow by less than
     ranks differ by nature, if it is too little, or if they need less in other phases.
     """
@@ -252,7 +253,8 @@ def _alike(
             return rows, pattern, 0.0
         kept = medians >= HALF * medians.max()
         of_host = excess.hosts[rows][:, None] == excess.hosts[rows]
-        kept |= (of_host & kept).sum(axis=1) > HALF * of_host.sum(axis=1)
+        of_slow = (of_host & kept).sum(axis=1) > HALF * of_host.sum(axis=1)
+        kept |= of_slow & (medians >= BY_NATURE)
         rows = rows[kept]
     before, own = (np.nan_to_num(each.total[:, in_pattern]) for each in (excess, part))
     if before[rows].sum() < HALF * own[rows].sum():
