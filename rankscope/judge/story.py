@@ -146,6 +146,8 @@ def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
 def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
     """The claims about hosts whose ranks are slow by turns, if they are about the same ranks.
 
+    Each of these ranks must need at least half as much more as another one does.
+
     Args:
         excess: of the ranks.
         claims: about ranks; none if no rank is slow.
@@ -168,7 +170,11 @@ def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
         for each in filter(sure, (*traits, *_facts(rest, noise)))
     ]
     of_hosts, of_ranks = ({rank for each in some for rank in each.ranks} for some in (slow, claims))
-    return slow if not claims or of_hosts == of_ranks else []
+    if not claims:
+        return slow
+    amounts = np.maximum(np.nan_to_num(excess.total[np.isin(excess.ranks, [*of_ranks])]), 0.0)
+    alike = HALF * amounts.sum(axis=1).max() <= amounts.sum(axis=1).min()
+    return slow if alike and of_hosts == of_ranks else []
 
 
 def _costliest_set(
