@@ -42,6 +42,9 @@ iterations that contradicts a pairing by counting."""
 OTHER_STEP = 0.5
 """Ends of collectives that are further apart than this part of a usual step are of two steps."""
 
+OTHER_LENGTH = 0.1
+"""Of too few steps for that, lengths that differ by more than this part are of different steps."""
+
 ONE_EACH = (
     "each rank has one iteration without a number: that they are of the same steps is assumed"
 )
@@ -444,11 +447,13 @@ def of_other_steps(own: Times, reference: Times, shift: int) -> bool:
     """
     own_ends, other_ends = overlapping(own, reference, shift)
     known = np.flatnonzero((own_ends >= 0) & (other_ends >= 0))
-    if len(known) < LEAST_OVERLAP:
+    if len(known) < 2:
         return False
     other_ends = other_ends[known]
     usual = np.median(np.diff(other_ends) / np.diff(known))
     apart = own_ends[known] - other_ends
+    if len(known) < LEAST_OVERLAP:
+        return bool((np.abs(np.diff(apart)) > OTHER_LENGTH * usual).any())
     drift = ASSUMED_DRIFT_PPM * 1e-6 * np.abs(other_ends - np.median(other_ends))
     far = np.abs(apart - np.median(apart)) > OTHER_STEP * usual + drift
     return bool(np.count_nonzero(far) >= max(FEWEST_FAR, ODD_SHARE * len(known) + 1))

@@ -10,7 +10,12 @@ import pytest
 
 import rankscope
 from rankscope.errors import ReportError, Unpaired
-from rankscope.match.iteration_matching import check_pairing, most_unchanged, pair_iterations
+from rankscope.match.iteration_matching import (
+    check_pairing,
+    most_unchanged,
+    of_other_steps,
+    pair_iterations,
+)
 from rankscope.match.records import ClockFit, Clocks
 from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
@@ -314,3 +319,15 @@ def test_aligned_clocks_contradict_a_pairing(
     if contradicted:  # a rank without collectives proves nothing
         with pytest.raises(Unpaired, match="of rank 0"):
             check_pairing(iterations, lambda: together.filter(pl.col("rank") > 0), clocks, utc)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "are_others"),
+    [((197, 155, 189), True), ((165, 188, 157), False), ((164, 230), True), ((180, 190), False)],
+)
+def test_few_steps_of_other_lengths_are_other_steps(
+    lengths: tuple[int, ...], are_others: bool
+) -> None:
+    """All ranks leave a collective together. Two ends of unknown distance tell one length."""
+    ends = np.cumsum([164, 188, 157][: len(lengths)]) * MS
+    assert of_other_steps(np.cumsum(lengths) * MS, ends, 0) == are_others
