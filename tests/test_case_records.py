@@ -113,6 +113,24 @@ def test_records_that_are_lost_with_their_launches_are_known_from_other_ranks(
     assert [each.ranks for each in said] == [(1,)] * (len(left) < 11)
 
 
+def test_records_that_each_rank_lost_in_another_iteration_leave_the_iterations(
+    tmp_path: Path,
+) -> None:
+    """The iterations that any of many ranks left out would be nearly all."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        numbers = len(kernels(trace)) // PLAIN.steps
+        trace["traceEvents"] = [
+            each
+            for each in trace["traceEvents"]
+            if divmod(each["args"].get("correlation", 1) - 1, numbers)[0] != 2 + 2 * rank
+            or (each["args"].get("correlation", 1) - 1) % numbers <= 3
+        ]
+
+    facts = read(write(tmp_path / "job", PLAIN, edit)).compare().facts
+    assert facts.iterations == tuple(range(1, 12))
+
+
 def test_launches_of_any_api_are_counted_once(tmp_path: Path) -> None:
     """Each call of the runtime calls the driver, which has numbers of its own."""
 

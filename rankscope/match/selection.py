@@ -88,13 +88,15 @@ def without_lost(scope: Scope, lacking: pl.DataFrame) -> Scope:
 
     No record may tell that both launches and kernels are lost, but all members of a communicator
     make the same calls. A rank that lacks some in half of its iterations did not lose them; nor did
-    one that lacks some in its first, which may be cut.
+    one that lacks some in its first, which may be cut. If several ranks lack some in different
+    iterations, so that half of all would be left out, none is: few ranks hardly change the median.
 
     Args:
         scope: the ranks, the clock and the iterations.
         lacking: `Matched.lacking`.
     """
-    own = scope.tables.iterations.filter("complete").group_by("rank")
+    complete = scope.tables.iterations.filter("complete")
+    own = complete.group_by("rank")
     of_ranks = own.agg(pl.len(), first=pl.col("iteration").min()).cast(pl.Int64)
     lost = lacking.join(of_ranks, on="rank").filter(
         pl.col("iteration") > pl.col("first"),
@@ -103,6 +105,9 @@ def without_lost(scope: Scope, lacking: pl.DataFrame) -> Scope:
     if scope.clock != Clock.GPU or lost.is_empty():
         return scope
     next_too = pl.concat([lost, lost.with_columns(pl.col("iteration") + 1)])
+    left_out = next_too["iteration"].n_unique()
+    if lost["rank"].n_unique() > 1 and 2 * left_out >= complete["iteration"].n_unique():
+        return scope
     return replace(scope, choice=_choice(scope.tables, scope.options, scope.clock, None, next_too))
 
 
