@@ -91,8 +91,16 @@ def slow_transfers(
         .with_columns(mean=service.mean().over(*key, "group", "iteration"))
         .with_columns(middle=pl.col("mean").median().over(*key, "group"))
     )
-    usual = rows.unique([*key, "group"]).group_by(key).agg(usual=lower_median("middle"))
+    usual, of_size = (
+        rows.unique([*key, "group"]).group_by(like).agg(lower_median("middle").alias(name))
+        for like, name in ((key, "usual"), ([*key, "size_of_group"], "of_size"))
+    )
     rows = rows.join(usual, on=key, maintain_order="left")
+    rows = rows.join(of_size, on=[*key, "size_of_group"], maintain_order="left")
+    # a larger group may as well be one, which takes longer than smaller ones
+    rows = rows.with_columns(
+        usual=pl.when("merged").then(pl.max_horizontal("usual", "of_size")).otherwise("usual")
+    )
     of_usual = pl.col("usual").sum().clip(1)
     # each call as much longer than it usually is there as all together
     evenly = service.sum() * (pl.col("middle") + 1) / (pl.col("middle") + 1).sum()

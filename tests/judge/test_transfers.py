@@ -139,3 +139,18 @@ def test_calls_that_are_never_quick_at_once_are_not_slow_when_none_is() -> None:
     rows = instances({0: 2}, iterations=20).with_columns(bytes=2 ** (10 * pl.col("ordinal")))
     service = np.array([[9, 1]] * 9 + [[1, 9]] * 9 + [[9, 9]] * 2) * 1.0 * MS
     assert slow_transfers(rows, service.ravel(), range(20), FRAME) is None
+
+
+def test_a_larger_group_takes_longer_than_smaller_ones_of_its_label() -> None:
+    """Eight pairs, and groups of 8 ranks, of which an all-reduce takes 1.75 times as long."""
+    members = [[2 * pair, 2 * pair + 1] for pair in range(8)]
+    members += [[*range(first, first + 8)] for first in (16, 24, 32)]
+    groups = pl.DataFrame({"group": range(11), "members": members}).with_columns(
+        label=pl.lit("device all_reduce*8 0"), on_host=pl.lit(False)
+    )
+    for count, slow in ((9, []), (11, []), (11, [10])):
+        rows = instances(dict.fromkeys(range(count), 8))
+        long, faulty = rows["group"] >= 8, rows["group"].is_in(slow)
+        service = np.where(long, 1.75, 1.0) * np.where(faulty, 3.0, 1.0) * MS
+        found = slow_transfers(rows, service, range(10), groups.head(count))
+        assert ([] if found is None else found.slow["group"].to_list()) == slow
