@@ -73,7 +73,8 @@ def _traits(
         rest = rest.without(trait.cells(rest))
         # a rank is slow in one way: what else it does are facts
         named = np.isin(excess.ranks, trait.ranks)[:, None]
-        excess = excess.without(named)
+        roles = np.where(named[:, 0], excess.roles.max() + 1, excess.roles)  # others are exchanged
+        excess = replace(excess.without(named), roles=roles)
         spans = None if spans is None else np.where(named, 0.0, spans)
     return traits, None, rest
 
