@@ -225,8 +225,7 @@ def test_a_named_rank_is_no_peer_of_the_others() -> None:
     for seed in range(6):
         late = np.random.default_rng(seed).normal(0.0, 1.0, (4, 16))
         late[3] += 20.0
-        late[0, :12] += 3.0
-        late[1, 12:] += 3.0
+        late[[0] * 12 + [1] * 4, range(16)] += 3.0
         named.append(ranks_of(story(late)))
     assert sum(each != [(3,)] for each in named) <= 1, named
 
