@@ -13,7 +13,7 @@ import pytest
 import rankscope
 from rankscope.errors import ReportError
 from rankscope.ingestion.check import check
-from tests.cases import PLAIN, assert_slow, codes, hint_of, read
+from tests.cases import EXTRA_MS, PLAIN, assert_slow, codes, hint_of, read
 from tests.forge import forge, scene
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
 from tests.support import Cli, edit, mostly_slow
@@ -552,8 +552,13 @@ def test_numbers_that_start_over_at_different_steps_pair_nothing(tmp_path: Path)
     """No other epoch has the step that is missing: it may as well have been none."""
     run = read(write(tmp_path / "job", replace(PLAIN, steps=11), in_epochs_of_six))
     assert "start over" in codes(run)["capture-whole"]
-    assert_slow(run)
-    assert run.compare().verdict.named == (2,)
+    verdict = run.compare().verdict
+    assert (verdict.kind, verdict.named) == ("persistent", (2,))
+    assert not verdict.gain_is_bound
+    before_the_first_collective = 1  # of 11 steps, nothing is compared
+    assert verdict.gain_ns == pytest.approx(
+        (11 - before_the_first_collective) * EXTRA_MS * 1e6, rel=0.02
+    )
 
 
 @pytest.mark.parametrize("late_us", [0, 1900])
