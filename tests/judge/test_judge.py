@@ -253,7 +253,7 @@ def test_hosts_of_others_may_not_keep_up(every: int, kind: str, bound: bool) -> 
 
 @pytest.mark.parametrize(("host_ms", "bound"), [(85, True), (75, False)])
 def test_a_gain_that_the_host_of_another_rank_limits_is_a_bound(host_ms: int, bound: bool) -> None:
-    """Of 100 ms, the host of a rank that waits needs so many."""
+    """The host of a waiting rank needs this much of an iteration of 100 ms."""
     cells = [(rank, i, 20.0 * (rank == 3)) for rank in range(RANKS) for i in range(COUNT)]
     host = pl.when(pl.col("rank") == 1).then(host_ms).otherwise(20) * MS
     wide = wide_of(cells).with_columns(host_ns=host, wait_ns=70 * MS - pl.col("work_ns"))
