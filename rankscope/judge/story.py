@@ -170,9 +170,9 @@ def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
         replace(each, ranks=tuple(excess.ranks[np.isin(excess.hosts, each.ranks)].tolist()))
         for each in filter(sure, (*traits, *_facts(rest, noise)))
     ]
-    of_hosts, of_ranks = ({rank for each in some for rank in each.ranks} for some in (slow, claims))
     if not claims:
         return slow
+    of_hosts, of_ranks = ({rank for each in some for rank in each.ranks} for some in (slow, claims))
     amounts = np.maximum(np.nan_to_num(excess.total[np.isin(excess.ranks, [*of_ranks])]), 0.0)
     alike = HALF * amounts.sum(axis=1).max() <= amounts.sum(axis=1).min()
     return slow if alike and of_hosts == of_ranks else []

@@ -18,7 +18,7 @@ OF_ANY = {
     "clock-wrong": "ingest each job alone if these are two; else synchronise the clocks of the "
     "hosts (NTP), on which the numbers do not depend",
     "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each; "
-    "sends and receives that name no peers tie clocks only with --roles",
+    "sends and receives tie clocks if the reports, their ends or --roles tell the peers",
     "device-clock-wrong": "nothing to do if the numbers look right; a newer profiler or driver may "
     "convert times correctly",
     "iterations-unnamed": "give that --iteration; if the ranges are something else, nothing to do",
