@@ -252,7 +252,8 @@ def _alike(
         known = np.isfinite(excess.spent[rows, :, main]).max(axis=0)
         # nobody has seen them quick
         unseen = pattern.since is not None and not known[numbers < pattern.since].any()
-        if unseen or not (pattern.always or pattern.has_one_reason):
+        regular = pattern.has_one_reason and len(pattern.iterations) >= FEW
+        if unseen or not (pattern.always or regular):
             pattern = Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         in_pattern = np.isin(numbers, pattern.iterations)
         medians = np.median(share[np.ix_(rows, in_pattern)], axis=1)
@@ -261,6 +262,10 @@ def _alike(
         kept = medians >= HALF * medians.max()
         of_host = excess.hosts[rows][:, None] == excess.hosts[rows]
         of_slow = (of_host & kept).sum(axis=1) > HALF * of_host.sum(axis=1)
+        beside = np.isin(excess.roles, excess.roles[rows])
+        beside[rows] = False
+        if beside.any():  # half of the ranks may be slow
+            medians -= min(float(np.median(share[np.ix_(beside, in_pattern)])), 0.0)
         kept |= of_slow & (medians >= BY_NATURE)
         rows = rows[kept]
     before, own = (np.nan_to_num(each.total[:, in_pattern]) for each in (excess, part))

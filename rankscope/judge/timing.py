@@ -54,12 +54,17 @@ def period_of(hits: Index, numbers: Index) -> int | None:
     """k ≥ 2 where the slow iterations are every k-th one, and at least FEW others; else None.
 
     It must predict: at most a fifth of the slow iterations lie elsewhere, at most a fifth of the
-    expected ones are missing, and at most a fifth of the others are slow.
+    expected ones are missing, and at most a fifth of the others are slow. Two are enough where they
+    are all multiples of k > FEW, counted from 0 or 1: training loops count so.
 
     Args:
         hits: the slow iterations, ascending.
         numbers: all of them.
     """
+    if len(hits) == 2:
+        apart = int(hits[1] - hits[0])
+        fits = apart > FEW and (hits[0] + [0, 1]) % apart == 0
+        return apart if np.any(fits) and (numbers % apart == hits[0] % apart).sum() == 2 else None
     if len(hits) < FEW:
         return None
     period = int(np.sort(np.diff(hits))[(len(hits) - 1) // 2])

@@ -104,6 +104,18 @@ def test_three_of_five_iterations_make_no_period() -> None:
     assert period_of(np.array([2, 4, 6]), np.arange(1, 7)) == 2
 
 
+@pytest.mark.parametrize("slow", [(16, 32), (15, 31)])
+def test_two_multiples_make_a_period(slow: tuple[int, int]) -> None:
+    """As checkpoints do: a third one would be before the first iteration or after the last."""
+    found = pattern_of(dict.fromkeys(slow, 50.0))
+    assert (found.kind, found.period, found.iterations) == ("periodic", 16, slow)
+
+
+@pytest.mark.parametrize("slow", [(14, 30), (12, 24), (3, 6)])
+def test_other_two_make_none(slow: tuple[int, int]) -> None:
+    assert pattern_of(dict.fromkeys(slow, 50.0)).period is None
+
+
 def test_a_period_starts_anywhere_and_in_any_window() -> None:
     numbers = list(range(1_003, 1_043))
     found = pattern_of({i: 20 for i in numbers if i % 6 == 5}, numbers)
