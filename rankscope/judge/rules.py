@@ -206,12 +206,14 @@ def slow_link(judged: Judgement) -> Verdict | None:
         return None
     first = slow.slow.row(0, named=True)
     members, iterations = {*first["members"]}, tuple(first["iterations"])
+    lasts = len(iterations) >= FEW and iterations == (*inputs.numbers[-len(iterations) :],)
     verdict = Verdict(
         kind=VerdictKind.COMMUNICATION,
         cause=EXPOSED,
         cause_share=1.0,
         excess_ns=first["transfer_ns"] - first["usual_ns"],
         iterations=iterations,
+        since=iterations[0] if lasts and len(iterations) < len(inputs.numbers) else None,
         gain_ns=judged.gains["transfer"],
         next="compare the links of the members: rankscope imbalance --by collective, and "
         + advice(Record.NETWORK, inputs.run.recorder),

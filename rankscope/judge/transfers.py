@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from rankscope.judge.levels import HALF, NOISE
+from rankscope.judge.levels import FEW, HALF, NOISE
 from rankscope.match.roles import ALIKE
-from rankscope.model.intervals import Floats
+from rankscope.model.intervals import Flags, Floats
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.util.numbers import ROBUST
 
@@ -89,7 +89,15 @@ def slow_transfers(
             .otherwise(0),
         )
         .with_columns(mean=service.mean().over(*key, "group", "iteration"))
-        .with_columns(middle=pl.col("mean").median().over(*key, "group"))
+    )
+    quick = pl.col("took").map_batches(
+        lambda took: pl.Series(quick_part(took.to_numpy())), return_dtype=pl.Boolean
+    )
+    took = rows.group_by(each).agg(took=service.sum()).sort("iteration")
+    took = took.select(*each, quick=quick.over(of_group))
+    usually = pl.col("mean").filter("quick").median(), pl.col("mean").median()
+    rows = rows.join(took, on=each, maintain_order="left").with_columns(
+        middle=pl.coalesce(*usually).over(*key, "group")
     )
     usual, of_size = (
         rows.unique([*key, "group"]).group_by(like).agg(lower_median("middle").alias(name))
@@ -108,16 +116,18 @@ def slow_transfers(
         rows.group_by(each)
         .agg(
             size.first(),
+            pl.col("quick").first(),
             took=service.mean(),
             usually=pl.col("usual").mean(),
             ratio=service.sum() / of_usual,
             error=((service - evenly) ** 2).sum().sqrt() / of_usual,
         )
-        .with_columns(level=pl.col("ratio").median().over(of_group))
+        .with_columns(level=pl.col("ratio").filter("quick").median().over(of_group))
         .with_columns(
             expected=lower_median("level").over(kind).clip(1),
             noise=pl.max_horizontal(
-                ROBUST * (pl.col("ratio") - pl.col("level")).abs().median().over(kind),
+                ROBUST
+                * (pl.col("ratio") - pl.col("level")).abs().filter("quick").median().over(kind),
                 pl.col("error").median().over(kind),
             ),
         )
@@ -148,3 +158,26 @@ def slow_transfers(
         .join(groups.drop("alike", "merged", "size_of_group"), on="group", maintain_order="left")
     )
     return SlowTransfers(saved, summary)
+
+
+def quick_part(took: Floats) -> Flags:
+    """Where transfers take their usual time, if they get slow for good, or were slow at first.
+
+    Else everywhere. All iterations of one part, at least three, then take longer than all others
+    by more than half and than 5 robust deviations from the medians of both.
+
+    Args:
+        took: the time in the successive iterations.
+    """
+    for order in (1, -1):
+        values = took[::order]
+        most = np.maximum.accumulate(values)[FEW - 1 : -FEW]
+        least = np.minimum.accumulate(values[::-1])[::-1][FEW : -FEW + 1]
+        if not len(most):
+            break
+        at = int((least / np.maximum(most, 1)).argmax())
+        parts = values[: FEW + at], values[FEW + at :]
+        deviation = np.median(np.concatenate([np.abs(each - np.median(each)) for each in parts]))
+        if least[at] - most[at] > max(HALF * most[at], NOISE * ROBUST * deviation):
+            return np.asarray(np.arange(len(took)) < FEW + at)[::order]
+    return np.ones(len(took), dtype=np.bool_)

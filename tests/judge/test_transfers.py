@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.judge.transfers import SlowTransfers, slow_transfers
+from rankscope.judge.transfers import SlowTransfers, quick_part, slow_transfers
 from rankscope.model.intervals import Floats
 from tests.support import MS
 
@@ -154,3 +154,20 @@ def test_a_larger_group_takes_longer_than_smaller_ones_of_its_label() -> None:
         service = np.where(long, 1.75, 1.0) * np.where(faulty, 3.0, 1.0) * MS
         found = slow_transfers(rows, service, range(10), groups.head(count))
         assert ([] if found is None else found.slow["group"].to_list()) == slow
+
+
+@pytest.mark.parametrize("slow", [range(3, 10), range(7)])
+def test_a_network_that_gets_slow_or_quick(slow: range) -> None:
+    """Most iterations are slow, but the transfers are known to be quicker in the others."""
+    rows = instances({0: 4})
+    took = rows["iteration"].is_in(slow) + np.random.default_rng(0).uniform(1.0, 1.1, rows.height)
+    found = found_in(rows, took * MS)
+    assert found is not None
+    assert found.slow["iterations"].to_list() == [[*slow]]
+    assert found.slow["usual_ns"][0] == pytest.approx(1.05 * MS, rel=0.03)
+
+
+def test_a_network_that_varies_does_not_get_slow() -> None:
+    took = np.random.default_rng(0).lognormal(0.0, 0.6, (300, 10))
+    assert sum(not quick_part(each).all() for each in took) <= 1
+    assert quick_part(np.array([1.0, 1, 2, 2, 2, 2, 2])).all(), "two iterations show nothing"
