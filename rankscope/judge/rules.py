@@ -28,7 +28,7 @@ from rankscope.judge.levels import (
 )
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
-from rankscope.judge.sentences import described, finished, held_up
+from rankscope.judge.sentences import changed, described, finished, held_up
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Holder, Leading, Verdict
 from rankscope.sources.recorders import Record, advice
@@ -433,7 +433,7 @@ def balanced(judged: Judgement) -> Verdict:
     """No other rule has found anything."""
     inputs = judged.inputs
     unsaid = judged.cost_ns < LEAST_GAIN * inputs.total_ns or inputs.claims
-    details = "".join(f"; {each}" for each in held_up(inputs, MUCH))
+    details = "".join(f"; {each}" for each in (*held_up(inputs, MUCH), *changed(inputs)))
     if (fast := _fast(judged)) is not None:
         details += f"; {fast.difference}, and if all needed as little the run would save "
         details += judged.part(fast.gain_ns)

@@ -12,6 +12,7 @@ from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, Straggler
 from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
+from rankscope.judge.timing import quick_part
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.model.results import Also, Verdict
 from rankscope.util.wording import (
@@ -127,6 +128,22 @@ def held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
             f"communication that was not matched across ranks takes "
             f"{percent(unmatched / inputs.total_ns)}, and who waits in it is unknown"
         )
+
+
+def changed(inputs: VerdictInputs) -> Iterator[str]:
+    """A clause on when iterations last longer on all ranks, for good or at first."""
+    lengths = np.fmax.reduce(inputs.excess.unit, axis=0)
+    quick = quick_part(lengths)
+    if quick.all():
+        return
+    at = int(np.diff(quick).argmax())
+    since = f"from iteration {inputs.numbers[at + 1]} on"
+    until = f"up to iteration {inputs.numbers[at]}"
+    slow, usual = (ms(round(float(np.median(lengths[part])))) for part in (~quick, quick))
+    yield (
+        f"on all ranks, iterations take {slow} {since if quick[0] else until} and {usual} "
+        f"{'before' if quick[0] else 'after'}"
+    )
 
 
 def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:

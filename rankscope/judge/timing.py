@@ -6,9 +6,10 @@ import numpy as np
 
 from rankscope.judge.claims import Pattern
 from rankscope.judge.excess import Index
-from rankscope.judge.levels import FEW, MOST
-from rankscope.model.intervals import Floats
+from rankscope.judge.levels import FEW, MOST, MUCH, NOISE
+from rankscope.model.intervals import Flags, Floats
 from rankscope.model.kinds import VerdictKind
+from rankscope.util.numbers import ROBUST
 
 
 def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
@@ -100,3 +101,26 @@ def _spells(value: Floats) -> list[tuple[int, int]]:
             spells.append((first, after))
             free += [(low, first), (after, high)]
     return sorted(spells)
+
+
+def quick_part(took: Floats) -> Flags:
+    """The iterations before something gets slow for good, or after it was slow at first.
+
+    Else all. Of two parts, each of at least FEW iterations, all of one take longer than all of the
+    other by more than MUCH, and than NOISE robust deviations from the medians of both.
+
+    Args:
+        took: the time in the successive iterations.
+    """
+    for order in (1, -1):
+        values = took[::order]
+        most = np.maximum.accumulate(values)[FEW - 1 : -FEW]
+        least = np.minimum.accumulate(values[::-1])[::-1][FEW : -FEW + 1]
+        if not len(most):
+            break
+        at = int((least / np.maximum(most, 1)).argmax())
+        parts = values[: FEW + at], values[FEW + at :]
+        deviation = np.median(np.concatenate([np.abs(each - np.median(each)) for each in parts]))
+        if least[at] - most[at] > max(MUCH * most[at], NOISE * ROBUST * deviation):
+            return np.asarray(np.arange(len(took)) < FEW + at)[::order]
+    return np.ones(len(took), dtype=np.bool_)

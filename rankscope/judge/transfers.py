@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from rankscope.judge.levels import FEW, HALF, NOISE
+from rankscope.judge.levels import HALF, NOISE
+from rankscope.judge.timing import quick_part
 from rankscope.match.roles import ALIKE
-from rankscope.model.intervals import Flags, Floats
+from rankscope.model.intervals import Floats
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.util.numbers import ROBUST
 
@@ -158,26 +159,3 @@ def slow_transfers(
         .join(groups.drop("alike", "merged", "size_of_group"), on="group", maintain_order="left")
     )
     return SlowTransfers(saved, summary)
-
-
-def quick_part(took: Floats) -> Flags:
-    """Where transfers take their usual time, if they get slow for good, or were slow at first.
-
-    Else everywhere. All iterations of one part, at least three, then take longer than all others
-    by more than half and than 5 robust deviations from the medians of both.
-
-    Args:
-        took: the time in the successive iterations.
-    """
-    for order in (1, -1):
-        values = took[::order]
-        most = np.maximum.accumulate(values)[FEW - 1 : -FEW]
-        least = np.minimum.accumulate(values[::-1])[::-1][FEW : -FEW + 1]
-        if not len(most):
-            break
-        at = int((least / np.maximum(most, 1)).argmax())
-        parts = values[: FEW + at], values[FEW + at :]
-        deviation = np.median(np.concatenate([np.abs(each - np.median(each)) for each in parts]))
-        if least[at] - most[at] > max(HALF * most[at], NOISE * ROBUST * deviation):
-            return np.asarray(np.arange(len(took)) < FEW + at)[::order]
-    return np.ones(len(took), dtype=np.bool_)

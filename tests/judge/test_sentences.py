@@ -292,3 +292,16 @@ def test_of_several_kernels_that_may_wait_together_the_longest_is_an_example() -
     verdict = judge(replace(given, named_work=lambda: table, spent_ns=10 * usual))
     assert "work such as kernel push_3 may wait" in verdict.sentence
     assert "^push_[0-9]+$" in verdict.next
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        (lambda i: i >= 6, "100.0 ms from iteration 6 on and 70.0 ms before"),
+        (lambda i: i < 4, "130.0 ms up to iteration 3 and 100.0 ms after"),
+    ],
+)
+def test_all_ranks_get_slow(slow: Callable[[int], bool], words: str) -> None:
+    """The usual iteration takes 100 ms, and the others what the median rank works more or less."""
+    sentence = judge(late(range(RANKS), slow, 30)).sentence
+    assert f"on all ranks, iterations take {words}" in sentence
