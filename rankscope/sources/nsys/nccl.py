@@ -1,10 +1,10 @@
-"""NCCL's description of its kernels in Nsight Systems exports: communicator and size.
+"""NCCL's description of its kernels in Nsight Systems exports: communicator, size, all-to-all.
 
-NCCL describes its calls in payloads of its NVTX ranges (NVIDIA/nccl: src/collectives.cc and
-src/include/nvtx_payload_schemas.h, where the fields below have their names). Exports show them,
-if at all, in one of two ways: as JSON in `NVTX_EVENTS.jsonText`; or, since 2026 and only with
-`nsys export --include-blobs=true`, as bytes in `NVTX_EVENTS.binaryData`: a header of 32 bytes, then
-what `NVTX_PAYLOAD_SCHEMAS` and `NVTX_PAYLOAD_SCHEMA_ENTRIES` lay out (GindaChen/nsys-ai:
+NCCL marks its calls by NVTX ranges, whose payloads describe them (NVIDIA/nccl: src/collectives.cc
+and src/include/nvtx_payload_schemas.h, where the fields below have their names). Exports show
+payloads, if at all, in one of two ways: as JSON in `NVTX_EVENTS.jsonText`; or, since 2026 and only
+with `nsys export --include-blobs=true`, as bytes in `NVTX_EVENTS.binaryData`: a header of 32 bytes,
+then what `NVTX_PAYLOAD_SCHEMAS` and `NVTX_PAYLOAD_SCHEMA_ENTRIES` lay out (GindaChen/nsys-ai:
 nsys_ai/skills/builtins/nccl_payload_breakdown.py, for reports of nsys 2026.2).
 """
 
@@ -12,9 +12,10 @@ import re
 
 import polars as pl
 
-from rankscope.model.schema import DEVICE_WORK, conform
+from rankscope.model.kinds import POINT_TO_POINT
+from rankscope.model.schema import DEVICE_WORK, OPERATION, STREAM, conform
 from rankscope.sources.columns.request import Columns
-from rankscope.sources.nsys.nvtx import Nvtx
+from rankscope.sources.nsys.nvtx import OF_DOMAIN, Nvtx
 
 SCHEMAS, ENTRIES = "NVTX_PAYLOAD_SCHEMAS", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 
@@ -27,9 +28,15 @@ HEADER, SCHEMA_AT, SIZE_AT = 32, 8, 16
 LARGEST = 2**20
 """A payload of more bytes is not NCCL's."""
 
+EXCHANGED = 4
+"""Sends and receives of a group that are an all-to-all: fewer may be of neighbours in a ring."""
+
 UNREAD = (
     "NCCL's description of its communicators has an unknown layout and is not used: NVTX payloads"
 )
+
+OWN_STREAM = ("process", *STREAM)
+"""Key of a stream among those of several processes."""
 
 OF_NCCL = pl.col("name").cat.starts_with("nccl") | pl.col("name").cat.starts_with("rccl")
 """Operations that are NCCL's, or RCCL's."""
@@ -55,35 +62,40 @@ def with_nccl(
     described = numbered.join(
         facts, on="row", how="left", maintain_order="left", suffix="_nccl"
     ).with_columns(
-        pl.coalesce("communicator", "communicator_nccl"), bytes=pl.coalesce("message", "bytes")
+        pl.coalesce("communicator", "communicator_nccl"),
+        bytes=pl.coalesce("message", "bytes"),
+        operation=pl.when("all_to_all")
+        .then(pl.lit("all_to_all", OPERATION))
+        .otherwise("operation"),
     )
     return conform(described, DEVICE_WORK, drop_others=True), ()
 
 
 def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame | None:
-    """row, communicator and message by the host calls that launched the kernels.
+    """row, communicator, message and all_to_all by the host calls that launched the kernels.
 
     None where payloads are not as known.
 
-
     A call launches its kernel before it returns; the calls of a group launch theirs when it ends.
     They give the communicator if they have only one, and the size if they are of one kind and
-    launched a single kernel.
+    launched a single kernel. A rank leaves out peers to which it has nothing to send: kernels of a
+    stream that send and receive are all-to-alls if most of their groups are.
     """
     calls = _calls(file, nvtx)
     if calls is None:
         return None
-    scopes = (
-        calls.drop_nulls("message")
-        .group_by("scope")
-        .agg(
-            _only("communicator"),
-            pl.when(pl.col("name").n_unique() == 1).then(pl.col("message").sum()),
-        )
+    described = pl.col("message").is_not_null()
+    scopes = calls.group_by("scope").agg(
+        _only(pl.col("communicator").filter(described)),
+        pl.when(pl.col("name").filter(described).n_unique() == 1).then(pl.col("message").sum()),
+        both=pl.min_horizontal((pl.col("name") == each).sum() for each in ("ncclSend", "ncclRecv")),
     )
     launches = kernels.drop_nulls(["launch", "launch_thread"]).sort("launch")
+    sends = (pl.col("operation") == POINT_TO_POINT) & (
+        pl.struct(OWN_STREAM).n_unique().over("scope") == 1
+    )
     return (
-        launches.select("row", "launch", "launch_thread")
+        launches.select("row", "launch", "launch_thread", "operation", *OWN_STREAM)
         .join_asof(
             calls.select("scope", "thread", "start", "end"),
             left_on="launch",
@@ -99,13 +111,14 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
             "row",
             "communicator",
             message=pl.when(pl.len().over("scope") == 1).then("message"),
+            all_to_all=sends & (pl.when(sends).then("both").median().over(OWN_STREAM) >= EXCHANGED),
         )
     )
 
 
-def _only(column: str) -> pl.Expr:
+def _only(values: pl.Expr) -> pl.Expr:
     """The value of a group that has only one."""
-    return pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first())
+    return pl.when(values.n_unique() == 1).then(values.first())
 
 
 def _layouts(file: Columns) -> pl.DataFrame:
@@ -136,8 +149,10 @@ def _calls(file: Columns, nvtx: Nvtx) -> pl.DataFrame | None:
     """
     layouts = _layouts(file)
     domains = pl.concat([layouts["domainId"], nvtx.nccl_domains])
+    own = pl.col("domainId").is_in(domains.implode())
     calls = (
-        nvtx.of_nccl.filter(pl.col("domainId").is_in(domains.implode()))
+        nvtx.of_nccl.filter(pl.col("name").str.contains(OF_DOMAIN["NCCL"]))
+        .with_columns(pl.when(own).then(each).alias(each) for each in ("json", "binaryData"))
         .with_columns(schemaId=_number(pl.lit(SCHEMA_AT), pl.UInt32).cast(pl.Int64))
         .join(layouts, on=["domainId", "schemaId"], how="left")
     )

@@ -66,7 +66,7 @@ class Nvtx(Struct, frozen=True):
 
     ranges: Ranges
     thread_names: pl.DataFrame  # THREADS
-    of_nccl: pl.DataFrame  # CALLS; empty if no payload describes them
+    of_nccl: pl.DataFrame  # CALLS; empty if they tell nothing of the kernels
     nccl_domains: pl.Series  # numbers of NCCL's domains
     events: int
     broken: int  # rows left out
@@ -187,12 +187,12 @@ class _Survey:
         return not self._signatures.known(self.names.height).is_empty()
 
     def described(self) -> pl.DataFrame:
-        """CALLS, empty if no payload describes any of them."""
+        """CALLS, empty if no payload describes any of them and none sends."""
         calls = pl.concat(self._calls)
-        has_payload = (
+        tells = (
             pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
-        )
-        return calls if calls.select(has_payload.any()).item() else calls.clear()
+        ) | (pl.col("name") == "ncclSend")
+        return calls if calls.select(tells.any()).item() else calls.clear()
 
     def _take_names(self, events: pl.DataFrame) -> None:
         """Add the names that events give to threads and domains."""

@@ -135,6 +135,57 @@ def test_a_group_launches_when_it_ends(
         assert {*output["bytes"]} == {size}
 
 
+PAIR = ("ncclSend", "ncclRecv")
+
+
+def sending(report: Path) -> list[tuple[int, int, int]]:
+    """`launches` of NCCL's kernels, which send and receive."""
+    edit(report, "update StringIds set value = 'ncclDevKernel_SendRecv' where value like 'nccl%'")
+    return launches(report)
+
+
+def grouped(report: Path, calls: Iterable[str], start: int, end: int, thread: int) -> None:
+    """A group of calls that launches what is launched from `start` to `end`."""
+    rows = [
+        (start - 90 + 5 * i, start - 87 + 5 * i, thread, name)
+        for i, name in enumerate(("ncclGroupStart", *calls))
+    ]
+    rows.append((start - 10, end + 10, thread, "ncclGroupEnd"))
+    columns = "start, end, globalTid, text, eventType, domainId"
+    with_rows(report, f"NVTX_EVENTS ({columns})", *((*row, 59, DOMAIN) for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("calls", "operation"),
+    [
+        ([4 * PAIR], "all_to_all"),
+        ([3 * PAIR], "point_to_point"),
+        ([("ncclSend",) * 4], "point_to_point"),
+        ([4 * PAIR, 4 * PAIR, PAIR], "all_to_all"),
+        ([4 * PAIR, PAIR, PAIR], "point_to_point"),
+    ],
+    ids=["four", "ring", "scatter", "nothing to send to some", "few"],
+)
+def test_sends_to_many_at_once_are_an_all_to_all(
+    report: Path, calls: list[tuple[str, ...]], operation: str
+) -> None:
+    for nth, (start, end, thread) in enumerate(sending(report)):
+        grouped(report, calls[nth % len(calls)], start, end, thread)
+    assert {*nccl(report)["operation"]} == {operation}
+
+
+def test_a_group_on_several_streams_is_no_all_to_all(report: Path) -> None:
+    """Each of them may exchange with one neighbour."""
+    for first, last in zip(*[iter(sending(report))] * 2, strict=True):
+        edit(
+            report,
+            "update CUPTI_ACTIVITY_KIND_KERNEL set streamId = 99 where correlationId = "
+            f"(select correlationId from CUPTI_ACTIVITY_KIND_RUNTIME where start = {first[0]})",
+        )
+        grouped(report, 4 * PAIR, first[0], last[1], first[2])
+    assert {*nccl(report)["operation"]} == {"point_to_point"}
+
+
 def test_the_end_of_a_group_that_began_before_the_capture(report: Path) -> None:
     laid_out(report)
     first, *rest = launches(report)
