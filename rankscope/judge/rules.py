@@ -223,14 +223,15 @@ def slow_link(judged: Judgement) -> Verdict | None:
     place = f", all on {min(map(str, places))}" * on_one
     groups = slow.slow["group"].n_unique()
     more = f", one of {groups} slow ones," * (groups > 1)
+    named = ranks_text(tuple(sorted(members)), MOST_LISTED)
     adapters = network_words(
         inputs.tables((*inputs.hosts,)), members, {*iterations}, inputs.numbers, inputs.hosts
     )
     return replace(
         verdict,
-        sentence=f"The transfer is slow: {first['operation']} on {first['label']} "
-        f"({counted(len(members), 'member')}{place}){more} takes {ms(first['transfer_ns'])} once "
-        f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
+        sentence=f"The transfer is slow: {first['operation']} among {named} "
+        f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])} once "
+        f"all have arrived, usually {ms(first['usual_ns'])}, "
         f"{when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
         f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "
         "speed the run would save",

@@ -335,6 +335,10 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
     verdict = judge(given, prices)
     assert verdict.kind == kind
     assert verdict.ranks == ((3,) if kind == "persistent" else ())
+    words = (
+        "all_reduce among ranks 0-7 (world) takes 40.0 ms once all have arrived, usually 20.0 ms"
+    )
+    assert (words in verdict.sentence) == (kind == "communication")
 
 
 def test_communication_that_was_not_matched_is_said() -> None:
