@@ -22,8 +22,9 @@ from rankscope.match.patterns import (
     common,
     lacking,
 )
-from rankscope.match.point_to_point import named_transfers, pair_peers, paired_by_ends
+from rankscope.match.point_to_point import NAMES_PEERS, named_transfers
 from rankscope.match.rank_axis import firsts
+from rankscope.match.transfer_ends import paired_by_ends
 from rankscope.model.arrays import distinct
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.store.tables import LONG, SHORT, narrowed
@@ -84,7 +85,8 @@ class Calls:
     def __init__(self, links: list[tuple[int, int]]) -> None:
         """`links`: pairs of ranks that send to each other."""
         self._links = links
-        self._sent: list[pl.DataFrame] = []
+        self._named: list[pl.DataFrame] = []  # sends and receives that name their peers
+        self._sent: list[pl.DataFrame] = []  # others, of devices
         self._lost = [pl.DataFrame(schema={"iteration": pl.Int64, "lasted_ns": pl.Int64})]
         self._lacking = [pl.DataFrame(schema={"rank": pl.Int64, "iteration": pl.Int64})]
         self._others = 0  # calls that are never matched, such as sends
@@ -103,7 +105,10 @@ class Calls:
             # which ranks they link is known from the other calls of their stream
             is_known = pl.col("operation").is_in(SPLITTABLE).any().over(STREAM)
             split &= part.select(is_known).to_series()
-        self._sent.append(part.filter(operation.is_in([POINT_TO_POINT])))
+        sent = part.filter(operation.is_in([POINT_TO_POINT]))
+        named = sent["communicator"].cast(pl.String).str.contains(NAMES_PEERS)
+        self._named.append(sent.filter(named) if named.any() else sent.clear())
+        self._sent.append(sent.filter(pl.col("place") == "device", ~named))
         rows = narrowed(part if split.all() else part.filter(split))
         if rows.height < part.height:
             self._lose(part.filter(~split))
@@ -181,20 +186,20 @@ class Calls:
         return self._others > 0
 
     def peers(self) -> pl.DataFrame | None:
-        """The first of `named_transfers`, `paired_by_ends` and `pair_peers` that pairs any."""
-        if not any(part.height for part in self._sent):
+        """The transfers of `named_transfers`, else of `paired_by_ends`; None if there are none.
+
+        Their kernels arrive when they start: before, they may have stood behind others.
+        """
+        paired = None
+        if any(part.height for part in self._named):
+            paired = named_transfers(pl.concat(self._named))
+            self._lose(paired.unique(["rank", "communicator", "start_ns"]), -1)  # of several each
+        if (paired is None or paired.is_empty()) and any(part.height for part in self._sent):
+            paired = paired_by_ends(pl.concat(self._sent), self._links)
+            self._lose(paired, -1)
+        if paired is None or paired.is_empty():
             return None
-        wide = {"communicator": pl.String, "rank": pl.Int64, "iteration": pl.Int64}
-        sent = pl.concat(self._sent).cast(wide)  # type: ignore[arg-type]
-        paired = named_transfers(sent)
-        if paired.is_empty():
-            paired = paired_by_ends(sent)
-        if paired.is_empty():
-            paired = pair_peers(sent, self._links)
-        if paired.is_empty():
-            return None
-        self._lose(sent.join(paired, on=["rank", "communicator", "start_ns"], how="semi"), -1)
-        return paired
+        return paired.with_columns(arrival_ns="start_ns")
 
     def streams(self) -> pl.DataFrame:
         """The columns of STREAMS, and habit: its operations, and how many an iteration has."""

@@ -98,7 +98,7 @@ def communication_warnings(
         peers = (
             "nor did the sends and receives of the neighbours that --roles names"
             if roles_given
-            else "sends and receives that name no peers need --roles"
+            else "sends and receives whose ends do not tell the peers need --roles"
         )
         why = {POINT_TO_POINT: peers, "wait": "MPI_Wait does not say what it waits for"}
         known = "; ".join(text for name, text in why.items() if name in operations)

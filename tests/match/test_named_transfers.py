@@ -76,7 +76,7 @@ def test_a_kernel_may_send_and_receive() -> None:
         kernel(1, "from 0", 20, 30),
         kernel(1, "to 0", 40, 50),
     )
-    columns = ("label", "rank", "arrival_ns", "ordinal", "group")
+    columns = ("label", "rank", "start_ns", "ordinal", "group")
     assert named_transfers(frame).sort("group", "rank").select(columns).rows() == [
         ("rank 0 to 1", 0, 10, 0, 0),
         ("rank 0 to 1", 1, 20, 0, 0),

@@ -1,9 +1,11 @@
 """Sends and receives that name no peers: each paired with its other side, or left alone."""
 
+from random import Random
+
 import polars as pl
 import pytest
 
-from rankscope.match.point_to_point import pair_peers, paired_by_ends
+from rankscope.match.transfer_ends import paired_by_ends
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
@@ -53,32 +55,6 @@ def transfers(rank: int, stream: str, ends: list[int]) -> pl.DataFrame:
 
 def moments(count: int, step: int, wobble: int) -> list[int]:
     return [place * step + wobble * ((place * 7) % 5) for place in range(count)]
-
-
-def test_of_several_streams_those_that_end_together_are_one() -> None:
-    up, down = moments(12, 9_000_000, 400_000), moments(12, 9_000_000, -700_000)
-    frame = pl.concat(
-        [
-            transfers(0, "stream 20", up),
-            transfers(0, "stream 24", down),
-            transfers(1, "stream 31", [end - 4_000_000_000 for end in down]),
-            transfers(1, "stream 37", [end - 4_000_000_000 + 3_000 for end in up]),
-        ]
-    )
-    output = pair_peers(frame, [(0, 1)])
-    assert {*output["communicator"]} in ({"stream 20", "stream 37"}, {"stream 24", "stream 31"})
-    assert {*output["group"]} == {0}
-    assert {*output["members"]} == {2}
-
-
-def test_streams_that_do_not_end_together_are_left_alone() -> None:
-    one = transfers(0, "stream 20", moments(12, 9_000_000, 400_000))
-    other = transfers(1, "stream 31", moments(12, 9_000_000, -700_000))
-    assert pair_peers(pl.concat([one, other]), [(0, 1)]).is_empty()
-    fewer = transfers(1, "stream 31", moments(11, 9_000_000, 400_000))
-    assert pair_peers(pl.concat([one, fewer]), [(0, 1)]).is_empty(), "uneven numbers"
-    same = transfers(2, "stream 31", moments(12, 9_000_000, 400_000))
-    assert pair_peers(pl.concat([one, same]), [(0, 1)]).is_empty(), "another rank is no neighbour"
 
 
 UP, DOWN = moments(12, 9_000_000, 400_000), moments(12, 9_000_000, -700_000)
@@ -134,6 +110,66 @@ def test_ranks_that_start_and_end_together_are_not_two_sides() -> None:
     starts = [end - 2_000_000 - 1_000_000 * (place % 3) for place, end in enumerate(UP)]
     waits = first[1].with_columns(start_ns=pl.Series(starts))
     assert paired_by_ends(pl.concat([first[0], waits])).height == 2 * len(UP)
+
+
+def test_neighbours_that_are_given_need_not_start_apart() -> None:
+    """Two first stages in lockstep, and their next ones; all of them end together."""
+    streams = [transfers(rank, "stream 20", [end + 900 * rank for end in UP]) for rank in range(4)]
+    assert paired_by_ends(pl.concat(streams)).is_empty()
+    output = paired_by_ends(pl.concat(streams), [(0, 2), (1, 3)])
+    assert {*output["label"]} == {"ranks 0 and 2", "ranks 1 and 3"}
+    assert paired_by_ends(pl.concat(streams), [(0, 2), (1, 2)]).is_empty(), "3 has no neighbour"
+
+
+def of_one_stream(*, late: int = 0) -> list[pl.DataFrame]:
+    """Two pipelines of four stages, each with one stream for both neighbours; 4 batches a step.
+
+    Rank `stage * 2 + pipeline`; each clock has an offset of its own. `late`: of the first batch's
+    way between the first stages, on the side of the second one.
+    """
+    random = Random(1)
+    ends: dict[int, list[tuple[int, int, int]]] = {}
+    for step in range(6):
+        for pipeline in (0, 1):
+            for batch in range(8):  # down, then back up
+                for hop in range(3):
+                    edge = hop if batch < 4 else 2 - hop
+                    end = (step * 80 + batch * 8 + hop * 2) * 1_000_000 + random.randrange(900_000)
+                    for stage in (edge, edge + 1):
+                        more = late * (edge == 0 and batch == 0 and stage == 1)
+                        wait = random.randrange(100_000, 900_000)
+                        ends.setdefault(stage * 2 + pipeline, []).append((end + more, step, wait))
+    streams = []
+    for rank, calls in sorted(ends.items()):
+        at, steps, waits = (list(each) for each in zip(*sorted(calls), strict=True))
+        frame = transfers(rank, "stream 20", [end + rank * 5_000_000_000 for end in at])
+        starts = frame["end_ns"] - pl.Series(waits)
+        streams.append(frame.with_columns(iteration=pl.Series(steps), start_ns=starts))
+    return streams
+
+
+def test_a_stage_may_send_to_both_neighbours_on_one_stream() -> None:
+    output = paired_by_ends(pl.concat(of_one_stream()))
+    labels = {f"ranks {rank} and {rank + 2}" for rank in range(6)}
+    assert {*output["label"]} == labels
+    assert output.height == 6 * 2 * 6 * 8
+    clock = output.with_columns(end=pl.col("end_ns") - pl.col("rank") * 5_000_000_000)
+    instance = clock.group_by("group", "iteration", "ordinal")
+    same = instance.agg(pl.len(), pl.col("rank").n_unique(), apart=pl.max("end") - pl.min("end"))
+    assert {*same.select("len", "rank", "apart").rows()} == {(2, 2, 0)}
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        of_one_stream(late=1_000_000),
+        of_one_stream()[:6],
+        [part.slice(rank == 2) for rank, part in enumerate(of_one_stream())],
+    ],
+    ids=["ends of a batch that disagree", "a stage without report", "a call that is missing"],
+)
+def test_what_does_not_fit_whole_is_not_paired_on_one_stream(streams: list[pl.DataFrame]) -> None:
+    assert paired_by_ends(pl.concat(streams)).is_empty()
 
 
 @pytest.mark.parametrize("drift", [-1e-4, 1e-4])

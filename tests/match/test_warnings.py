@@ -26,7 +26,11 @@ def test_a_report_alone_has_nobody_to_be_compared_with() -> None:
 @pytest.mark.parametrize(
     ("operations", "roles_given", "words"),
     [
-        (["point_to_point"], False, "(sends and receives that name no peers need --roles"),
+        (
+            ["point_to_point"],
+            False,
+            "(sends and receives whose ends do not tell the peers",
+        ),
         (["point_to_point"], True, "that --roles names)"),
         (["wait"], False, "(MPI_Wait does not say"),
         (["all_reduce"], False, "on the other ranks: waits"),

@@ -37,8 +37,8 @@ OF_ANY = {
     "unmatched-collectives": "ingest the reports of all ranks, recorded in the same steps",
     "waits-disagree": "nothing to do; take waits below that difference with caution",
     "waits-lower-bounds": "record every rank, and ingest all reports together",
-    "waits-unknown": "record the communication on every rank; for sends and receives that "
-    "name no peers, give --roles with pp=; nothing tells more of MPI_Wait",
+    "waits-unknown": "record the communication on every rank; for sends and receives whose ends "
+    "do not tell the peers, give --roles with pp=; nothing tells more of MPI_Wait",
     "warmup-unsettled": "look at rankscope plot heatmap, and choose iterations with --iter-range",
 }
 """Warning code → what to do, whatever recorded the reports."""

@@ -67,13 +67,14 @@ def lateness(comparison: Comparison) -> pl.DataFrame:
     )
     if frame.is_empty():
         unlinked = not comparison.roles.links
+        roles = "sends and receives whose ends do not tell the peers need --roles with pp="
         raise UsageError(
             "plot arrivals: no collective of this run has counterparts on other ranks",
             hint="; ".join(
                 (
                     *(["ingest several ranks"] if comparison.tables.ranks.height == 1 else []),
                     advice(Record.COMMUNICATION, recorder_of(comparison.tables.reports["kind"])),
-                    *(["sends and receives that name no peers need --roles with pp="] * unlinked),
+                    *([roles] * unlinked),
                 )
             ),
         )

@@ -1,0 +1,305 @@
+"""Sends and receives that name no peers, each paired with its other side by when they end."""
+
+from collections.abc import Collection
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.match.clocks import medians
+from rankscope.match.communicators import (
+    LARGEST_NS,
+    LATENESS_SHARE,
+    LEAST_SAMPLES,
+    NEIGHBOURS,
+    SAMPLES,
+    SHARPEST_NS,
+)
+from rankscope.match.patterns import Numbers
+from rankscope.match.point_to_point import SIDES
+from rankscope.match.rank_axis import firsts
+from rankscope.model.intervals import Floats, Times
+from rankscope.store.tables import LONG
+from rankscope.util.numbers import ROBUST
+
+SEARCHED = 8
+"""Iterations in which the calls of a side are searched among those of another."""
+
+FARTHEST_NS = NEIGHBOURS * LARGEST_NS
+"""Ends that differ by more belong to strangers, however much more it is."""
+
+
+class Side(NamedTuple):
+    """Calls of a rank in time order: their rows."""
+
+    rank: int
+    rows: Numbers
+
+
+class Pair(NamedTuple):
+    """Both sides of some transfers, which end together to `close` ns; None: unknown."""
+
+    one: Side
+    other: Side
+    close: float
+    sender: int | None = None
+    receiver: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Who sends to whom; the same on both ranks."""
+        if self.sender is not None:
+            return f"rank {self.sender} to {self.receiver}"
+        return "ranks {} and {}".format(*sorted((self.one.rank, self.other.rank)))
+
+
+def paired_by_ends(sent: pl.DataFrame, links: Collection[tuple[int, int]] = ()) -> pl.DataFrame:
+    """Both sides of each transfer of which the reports name no peers, from when they end.
+
+    A receive ends when its message has come. So the n-th calls of two streams that send to each
+    other end at the same distance, but for those that came late: the streams are each other's
+    nearest by far, and the ends agree better than the starts, as one waits for the other. Streams
+    that start together as well, such as those of a tensor parallel group, tell nothing. Only if all
+    streams with as many calls in each iteration find a partner are they paired: else the partner
+    may have no report. Who leaves before the other came sends.
+
+    Where a stage sends to both neighbours on one stream, the calls of the first and of the last
+    stage are among those of another stream, at the same places of each iteration, and what is left
+    of that one has a further partner. All that are left must find one.
+
+    Args:
+        sent: calls of COLLECTIVES on the device that send or receive, and name no peers.
+        links: pairs of ranks that may send to each other, if known: starts need not vary then.
+
+    Returns:
+        As `named_transfers`; `sender` and `receiver` are null where both always end together.
+    """
+    rank, start = sent["rank"].to_numpy(), sent["start_ns"].to_numpy()
+    stream = sent["communicator"].cast(LONG).to_physical().to_numpy()
+    order = np.lexsort((start, stream, rank))
+    edges = firsts(rank[order].astype(np.int64) << 32 | stream[order])
+    ends = _Ends(sent, links)
+    pairs = ends.pairs(
+        [Side(int(rank[rows[0]]), rows) for rows in np.split(order, edges[1:]) if len(rows)]
+    )
+    facts = pl.DataFrame(
+        [(each.sender, each.receiver, each.label, 2) for each in pairs],
+        {**SIDES, "label": pl.String, "members": pl.Int64},
+        orient="row",
+    ).with_row_index("group")
+    number = np.repeat(np.arange(len(pairs)), [2 * len(each.one.rows) for each in pairs])
+    chosen = [side.rows for each in pairs for side in (each.one, each.other)]
+    nothing = np.empty(0, dtype=np.int64)
+    return pl.concat(
+        [sent[np.concatenate([*chosen, nothing])], facts[number]], how="horizontal"
+    ).with_columns(
+        pl.col("group").cast(pl.Int64),
+        ordinal=pl.Series(np.concatenate([*map(ends.ordinals, chosen), nothing])),
+    )
+
+
+class _Ends:
+    """Pairs sides by when their calls end.
+
+    Args:
+        rows: the calls.
+        links: the pairs of ranks that may be partners; none: any two.
+    """
+
+    def __init__(self, rows: pl.DataFrame, links: Collection[tuple[int, int]]) -> None:
+        self._start, self._end = (rows[name].to_numpy() for name in ("start_ns", "end_ns"))
+        self._iteration = rows["iteration"].to_numpy()
+        self._links = np.array([(*each, *each[::-1]) for each in links]).reshape(-1, 2)
+
+    def pairs(self, sides: list[Side]) -> list[Pair]:
+        """The sides that belong together, and who of them sends."""
+        found: list[Pair] = []
+        left: list[Side] = []
+        for alike in self._by_counts(sides).values():
+            pairs = self._directed(self._alike(alike))
+            found += pairs
+            left += [] if pairs else alike
+        return found + self._directed(self._parts(left))
+
+    def ordinals(self, rows: Numbers) -> Numbers:
+        """The number of each of a side's calls within its iteration."""
+        edges = firsts(self._iteration[rows])
+        return np.arange(len(rows)) - np.repeat(edges, np.diff(edges, append=len(rows)))
+
+    def _by_counts(self, sides: list[Side]) -> dict[bytes, list[Side]]:
+        """The sides that have as many calls in each iteration, the fewest first."""
+        alike: dict[bytes, list[Side]] = {}
+        for side in sorted(sides, key=lambda each: len(each.rows)):
+            alike.setdefault(self._iteration[side.rows].tobytes(), []).append(side)
+        return alike
+
+    def _alike(self, sides: list[Side]) -> list[Pair]:
+        """Each side with its partner among them; all or none."""
+        partner, close = self._partners(sides, sides)
+        if -1 in partner:
+            return []
+        pairs = [(one, other) for one, other in enumerate(partner) if one < other]
+        return [Pair(sides[one], sides[other], close) for one, other in pairs]
+
+    def _parts(self, sides: list[Side]) -> list[Pair]:
+        """Each side with a part of another one's calls, whose rest is a side again; all or none."""
+        found: list[Pair] = []
+        while sides:
+            few, *others = self._by_counts(sides).values()
+            if pairs := self._alike(few):
+                found, sides = found + pairs, [*chain(*others)]
+                continue
+            within = self._within(few[0], others)
+            if within is None:
+                return []
+            number, places = within
+            parts = [self._split(each, places) for each in others[number]]
+            partner, close = self._partners(few, [part for part, _ in parts])
+            if partner[0] < 0:
+                return []
+            found += [
+                Pair(few[one], parts[other][0], close)
+                for one, other in enumerate(partner)
+                if other >= 0
+            ]
+            rest = [
+                parts[other][1] if other in partner else side
+                for other, side in enumerate(others[number])
+            ]
+            alone = [few[one] for one, other in enumerate(partner) if other < 0]
+            sides = [*alone, *rest, *chain(*others[:number], *others[number + 1 :])]
+        return found
+
+    def _by_iteration(self, side: Side) -> Numbers | None:
+        """The rows of a side, a line for each iteration, if all have equally many."""
+        counts = np.unique(self._iteration[side.rows], return_counts=True)[1]
+        return side.rows.reshape(len(counts), -1) if len({*counts.tolist()}) == 1 else None
+
+    def _split(self, side: Side, places: Numbers) -> tuple[Side, Side]:
+        """The calls at these places of each iteration, and the others."""
+        rows = side.rows.reshape(len(np.unique(self._iteration[side.rows])), -1)
+        rest = np.delete(rows, places, axis=1)
+        return Side(side.rank, rows[:, places].ravel()), Side(side.rank, rest.ravel())
+
+    def _within(self, side: Side, others: list[list[Side]]) -> tuple[int, Numbers] | None:
+        """The number of the sides among which its partner is, and the places of its calls."""
+        own, best, found = self._by_iteration(side), float(LARGEST_NS), None
+        for number, alike in enumerate(others):
+            linked = self._linked([side], alike)[0]
+            for other in (alike[each] for each in np.flatnonzero(linked)):
+                rows = self._by_iteration(other)
+                if own is None or rows is None or len(rows) != len(own):
+                    break
+                chosen = np.unique(np.linspace(0, len(own) - 1, SEARCHED).astype(np.int64))
+                places, apart = _places(self._end[own[chosen]], self._end[rows[chosen]])
+                if apart < best:
+                    best, found = apart, (number, places)
+        return found
+
+    def _linked(self, sides: list[Side], others: list[Side]) -> NDArray[np.bool_]:
+        """Whether two sides may be partners; shape (sides, others)."""
+        one, other = (np.array([each.rank for each in of]) for of in (sides, others))
+        if not len(self._links):
+            return np.asarray(one[:, None] != other)
+        most = 1 + max(one.max(), other.max(), self._links.max())
+        linked: NDArray[np.bool_] = np.isin(one[:, None] * most + other, self._links @ [most, 1])
+        return linked
+
+    def _partners(self, sides: list[Side], others: list[Side]) -> tuple[list[int], float]:
+        """The place of each side's partner among others (-1: nobody), and `Pair.close`.
+
+        Args:
+            sides: they have as many calls as the others.
+            others: may be the same.
+        """
+        count, linked = len(sides[0].rows), self._linked(sides, others)
+        if not linked.any() or count < LEAST_SAMPLES:
+            return [-1] * len(sides), 0.0
+        chosen = np.unique(np.linspace(0, count - 2, SAMPLES).astype(np.int64))
+
+        def steps(times: Times, of: list[Side]) -> Floats:
+            rows = np.stack([each.rows for each in of])
+            return (times[rows[:, chosen + 1]] - times[rows[:, chosen]]).astype(np.float64)
+
+        apart = _distances(steps(self._end, sides), steps(self._end, others))
+        apart[~linked] = np.inf
+        nearest, places = apart.argmin(axis=1), np.arange(len(sides))
+        least = apart[places, nearest]
+        usual = float(np.median(least[least < FARTHEST_NS])) if least.min() < FARTHEST_NS else 0.0
+        close = min(max(NEIGHBOURS * usual, SHARPEST_NS), LARGEST_NS)
+        met = least <= close
+        met &= apart[:, nearest].argmin(axis=0) == places
+        beyond = apart.copy()
+        beyond[places, nearest] = np.inf
+        second = np.minimum(beyond.min(axis=1), beyond[:, nearest].min(axis=0))
+        met &= second >= NEIGHBOURS * np.maximum(least, SHARPEST_NS)
+        if not len(self._links):
+            other_starts = steps(self._start, [others[each] for each in nearest])
+            late = ROBUST * medians(np.abs(steps(self._start, sides) - other_starts))
+            met &= least <= LATENESS_SHARE * late
+        return np.where(met, nearest, -1).tolist(), close
+
+    def _directed(self, pairs: list[Pair]) -> list[Pair]:
+        """The pairs with who sends; none if both sides of one left before the other came."""
+        directed = []
+        for pair in pairs:
+            one, other, close, *_ = pair
+            between = _between(self._end[one.rows], self._end[other.rows])
+            left = [
+                bool((self._end[a.rows] + ahead + close < self._start[b.rows]).any())
+                for a, b, ahead in ((one, other, between), (other, one, -between))
+            ]
+            if all(left):
+                return []
+            names = (one.rank, other.rank) if left[0] else (other.rank, one.rank)
+            directed.append(Pair(one, other, close, *names) if any(left) else pair)
+        return directed
+
+
+def _between(one: Times, other: Times) -> Floats:
+    """How far the clock of one side is ahead of the other's at the end of each call, ns.
+
+    The clocks drift: half of the run is compared with the other half.
+    """
+    apart, half = (other - one).astype(np.float64), len(one) // 2
+    drift = np.median((apart[-half:] - apart[:half]) / np.maximum(one[-half:] - one[:half], 1))
+    drifted = drift * (one - one[0])
+    return np.asarray(np.median(apart - drifted) + drifted)
+
+
+def _distances(steps: Floats, others: Floats) -> Floats:
+    """Robust spread of the difference between rows, ns; inf beyond FARTHEST_NS.
+
+    Shape (n, k) of (n, m) and (k, m).
+    """
+    apart = np.full((len(steps), len(others)), np.inf)
+    for place, row in enumerate(steps):
+        far = np.abs(others - row)
+        near = np.flatnonzero(2 * (far < FARTHEST_NS).sum(axis=1) >= len(row))
+        apart[place, near] = ROBUST * medians(far[near])
+    return apart
+
+
+def _places(ends: Times, others: Times) -> tuple[Numbers, float]:
+    """The places among others' ends where ends are, and how far apart those of a place are, ns.
+
+    Args:
+        ends: a line for each iteration, as `others`, which have more in each.
+    """
+    count = others.shape[1]
+    apart = 2 * (max(ends.max(), others.max()) - min(ends.min(), others.min()))
+    line = np.arange(len(ends))[:, None] * apart  # searched in one row, iteration by iteration
+    row = (others + line).ravel()
+    best, found = np.inf, np.empty(0, dtype=np.int64)
+    for first in range(count - ends.shape[1] + 1):
+        wanted = ends + line + (others[:, first] - ends[:, 0])[:, None]
+        after = np.clip(np.searchsorted(row, wanted), 1, len(row) - 1)
+        nearest = after - (wanted - row[after - 1] < row[after] - wanted)
+        far = float(np.median(np.abs(wanted - row[nearest]), axis=0).max())
+        places = np.median(nearest - np.arange(len(ends))[:, None] * count, axis=0)
+        inside = places[0] >= 0 and places[-1] < count and (np.diff(places) >= 1).all()
+        if far < best and inside:
+            best, found = far, places.astype(np.int64)
+    return found, best
