@@ -19,6 +19,7 @@ from rankscope.match.collectives import blocks_of
 from rankscope.match.rank_axis import RankAxis, firsts
 from rankscope.match.waits import NOBODY, WaitedCollectives
 from rankscope.model.intervals import Flags, Times, length_before
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.util.threads import threaded
 
 Exposed = Callable[[list[int]], pl.DataFrame]
@@ -37,10 +38,11 @@ class Waits(Struct, frozen=True):
     `by_iteration`: rank, iteration, wait_ns (exposed waiting), collective_wait_ns,
     collective_transfer_ns, of all iterations.
 
-    `by_rank`, of the requested iterations: rank, last_arriver_share (of its collectives), cost_ns
-    (the others' exposed waiting for it), gain_ns (the part of the cost that fixing it alone would
-    have saved: in each iteration the waiting of the rank that waited least, which would then come
-    last). `by_rank_of_all`: the same of all iterations.
+    `by_rank`, of the requested iterations and of ranks that do more than send and receive: rank,
+    last_arriver_share (of their other collectives), cost_ns (the others' exposed waiting for it),
+    gain_ns (the part of the cost that fixing it alone would have saved: in each iteration the
+    waiting of the rank that waited least, which would then come last). `by_rank_of_all`: the same
+    of all iterations.
     """
 
     by_iteration: pl.DataFrame
@@ -79,6 +81,7 @@ def sum_waits(
         np.searchsorted(ranks, last.to_numpy()) * len(numbered) + iteration_index,
         iteration_index,
         waited.shared["group"].cast(pl.Int64).is_in(exposing_groups.implode()).to_numpy(),
+        (waited.shared["operation"].cast(pl.String) != POINT_TO_POINT).to_numpy(),
     ]
     calls = [waited.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
@@ -167,6 +170,7 @@ class _Calls(NamedTuple):
     late: Times  # last and iteration, counted, as one number
     at: Times  # the iteration, counted
     exposing: Flags  # whether waits for it can expose communication
+    meeting: Flags  # whether somebody may come last: a sender may have waited before
 
     @property
     def first(self) -> Times:
@@ -263,7 +267,7 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
     claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
     sums = _summed(calls, claimed, numbered)
     waited = _waited(calls, exposing, claimed)
-    share = _shares(calls, np.ones_like(exposing))
+    share = _shares(calls, calls.meeting)
     if selected.all():
         return _ChunkWaits(sums, (share, share), waited, None)
     chosen, alone = selected[calls.at], None
@@ -275,7 +279,7 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
             len(begin), chosen_spans, chosen_order, axis.union(*exposed.where(exposed.chosen)[:3])
         )
         alone = _waited(calls, exposing & chosen, claimed)
-    return _ChunkWaits(sums, (_shares(calls, chosen), share), waited, alone)
+    return _ChunkWaits(sums, (_shares(calls, chosen & calls.meeting), share), waited, alone)
 
 
 def _shares(calls: _Calls, counted: Flags) -> pl.DataFrame:

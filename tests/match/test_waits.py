@@ -3,11 +3,13 @@
 import numpy as np
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from rankscope.match.collectives import Matched, match
 from rankscope.match.wait_sums import Waits, sum_waits
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
 from tests.match.worlds import all_exposed, both_ways, instances_of, plain
@@ -61,6 +63,20 @@ def test_a_call_by_hand() -> None:
     assert by_rank["last_arriver_share"].to_list() == [0, 1, 0, 0]
     assert by_rank["cost_ns"].to_list() == [0, 20 * 9 * MS, 0, 0]
     assert by_rank["gain_ns"].to_list() == [0, 20 * 2 * MS, 0, 0], "then rank 3 would be last"
+
+
+def test_sends_do_not_count_where_ranks_come_last() -> None:
+    """Nobody comes last in them, and ranks that only send are not known to cost nothing."""
+    found, starts = matched([(0, 0, [0, 4 * MS], MS), (20 * MS, 1, [0, 4 * MS], MS)])
+    waited = with_waits(found, starts)
+    for sends, share in ((pl.col("ordinal") == 1, [0, 1]), (pl.lit(value=True), [])):
+        operation = pl.when(sends).then(pl.lit(POINT_TO_POINT)).otherwise("operation")
+        shared = waited.shared.with_columns(
+            operation=operation, last=pl.when(~sends).then("last").cast(pl.Int32)
+        )
+        only = replace(waited, shared=shared)
+        output = sum_waits(only, all_exposed(instances_of(waited)), ("device",))
+        assert output.by_rank["last_arriver_share"].to_list() == share
 
 
 def test_a_transfer_begins_once_the_call_before_it_is_through() -> None:

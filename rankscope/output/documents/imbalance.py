@@ -54,7 +54,7 @@ class Rank(Struct, kw_only=True):
     ]
     last_arriver_share: Annotated[
         float | None,
-        says("share of its collectives, without calls with a root, to which it came last"),
+        says("share of its collectives, without sends and receives, to which it came last"),
     ]
     cost_ns: Annotated[int | None, says("what others waited for it in these collectives")]
     gain_ns: Annotated[

@@ -150,14 +150,15 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
 def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     """The rank that arrives latest on average, and the rank that most often arrives last.
 
-    Where ranks have no report, it says that the last arrival is unknown. A rank that the verdict
-    does not name, while it names others, may be late because of those, as a pipeline's stages are.
+    Where ranks have no report, or only send and receive, the last arrival is unknown. A rank that
+    the verdict does not name, while it names others, may be late because of those, as a pipeline's
+    stages are.
     """
     late = milliseconds(frame["mean_ns"][0])
     rank = frame["rank"][0]
-    if comparison.missing_ranks:
-        return f"Rank {rank} arrives {late} ms after the first one on average; the last is unknown"
     shares = dict(comparison.waits().select("rank", "last_arriver_share").iter_rows())
+    if comparison.missing_ranks or not shares:
+        return f"Rank {rank} arrives {late} ms after the first one on average; the last is unknown"
     most = max(shares, key=lambda each: shares[each] or 0.0)
     if not shares[most]:
         return f"No rank clearly arrives last: at most {late} ms after the first one on average"

@@ -265,6 +265,8 @@ def test_arrivals_name_who_is_last_most_often_beside_who_is_latest_on_average() 
     verdict.named = (1,)
     assert arrivals._title(comparison, frame[1:]).endswith("last at 95 % of the collectives")
     assert arrivals._title(comparison, frame).endswith("; it may have waited itself")
+    comparison.waits = shares.clear
+    assert arrivals._title(comparison, frame).endswith("; the last is unknown"), "of sends alone"
 
 
 @pytest.mark.slow
