@@ -222,7 +222,9 @@ def slow_link(judged: Judgement) -> Verdict | None:
     on_one = None not in places and len(places) == 1 < len({*inputs.hosts.values()})
     place = f", all on {min(map(str, places))}" * on_one
     groups = slow.slow["group"].n_unique()
-    more = f", one of {groups} slow ones," * (groups > 1)
+    common = members.intersection(*slow.slow["members"].to_list())
+    shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
+    more = f", one of {groups} slow ones{shared}," * (groups > 1)
     named = ranks_text(tuple(sorted(members)), MOST_LISTED)
     adapters = network_words(
         inputs.tables((*inputs.hosts,)), members, {*iterations}, inputs.numbers, inputs.hosts

@@ -326,18 +326,17 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
 
     transfers = pl.DataFrame(
         {
-            "group": 0, "operation": "all_reduce", "label": "world", "members": [[*range(RANKS)]],
-            "excess_ns": 400 * MS, "transfer_ns": 40 * MS, "usual_ns": 20 * MS,
-            "iterations": [[*range(slow)]], "on_host": on_host,
+            "group": [0, 1], "operation": "all_reduce", "label": "world",
+            "members": [[*range(RANKS)], [3, RANKS]], "excess_ns": [400 * MS, 300 * MS],
+            "transfer_ns": 40 * MS, "usual_ns": 20 * MS, "iterations": [[*range(slow)]] * 2,
+            "on_host": on_host,
         }
     )  # fmt: skip
     prices = Carried(given.excess, slow=SlowTransfers(np.array([400.0 * MS]), transfers))
     verdict = judge(given, prices)
     assert verdict.kind == kind
     assert verdict.ranks == ((3,) if kind == "persistent" else ())
-    words = (
-        "all_reduce among ranks 0-7 (world) takes 40.0 ms once all have arrived, usually 20.0 ms"
-    )
+    words = "among ranks 0-7 (world), one of 2 slow ones, all with rank 3, takes 40.0 ms once"
     assert (words in verdict.sentence) == (kind == "communication")
 
 
