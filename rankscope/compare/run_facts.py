@@ -22,6 +22,9 @@ wait in it for what no report shows."""
 MOST_DRIFT_PPM = 1000
 """Largest drift between two clocks, as their collectives show it, that the clocks can have."""
 
+GONE = ("phases-recur",)
+"""Codes of warnings that older versions stored, and that no rule gives any more."""
+
 
 def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
     """The facts that qualify every number of a run.
@@ -183,4 +186,5 @@ def stored_warnings(tables: RunTables) -> list[RunWarning]:
     return warnings.grouped(
         RunWarning(row["code"], row["message"], tuple(row["ranks"] or ()))
         for row in tables.problems.iter_rows(named=True)
+        if row["code"] not in GONE
     )

@@ -35,9 +35,15 @@ def test_reports_of_older_rules_are_read_again(tmp_path: Path) -> None:
     assert "measured-before" not in codes(rankscope.open_run(db))
     older = [path.name for path in reports[1:3]]
     as_before(db, older)
+    with duckdb.connect(str(db)) as connection:
+        copy = "insert into problems select path, ?, 'its words', [1] from reports limit 1"
+        for code in ("phases-recur", "no-utc"):
+            connection.execute(copy, [code])
     output = codes(rankscope.open_run(db))
     assert output["measured-before"] == (1, 2)
     assert "options-differ" not in output, "the user's options are the same"
+    assert "no-utc" in output
+    assert "phases-recur" not in output, "no rule gives it any more, and nothing explains it"
     before = rankscope.open_run(db).iterations()
     again = ingest_reports(reports, db)
     assert {each.path.name: each.status for each in again.outcomes} == {
