@@ -147,8 +147,8 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, named: Sequence[Straggler]
         return prices.why_bound
     for claim, gain, _ in named:
         limited = gain + 1 > prices.above_hosts(inputs.healed(claim))
-        early = "launch work" if limited else _early(inputs, claim)
-        if early:
+        if limited or _may_load_early(inputs, claim):
+            early = "launch work" if limited else "load data"
             return (
                 f"while others wait, they may {early} of later iterations, and they may be slower "
                 "without these waits"
@@ -156,31 +156,13 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, named: Sequence[Straggler]
     return None
 
 
-def _early(inputs: VerdictInputs, claim: Slow) -> str:
-    """What the others may do early while they wait for the ranks of a claim, in words."""
-    if 2 * len(claim.pattern.iterations) <= len(inputs.numbers):
-        return ""
-    context = inputs.context(claim)
-    much = HALF * context.phase_ns
-    if is_loading(inputs.excess, claim):
-        return "load data" if context.device_ns(idle=False) < much else ""
-    idles = context.device_ns(idle=True) >= much
-    return "launch work" if idles and _others_launch_ahead(inputs, claim) else ""
-
-
-def _others_launch_ahead(inputs: VerdictInputs, claim: Slow) -> bool:
-    """Whether most other ranks are as slow in some iterations, but not usually.
-
-    Their hosts are late as well where they wait for their devices, and are ahead in the others.
-    """
-    excess, (_, phase, _) = inputs.excess, inputs.extent(claim)
-    if phase is None:
+def _may_load_early(inputs: VerdictInputs, claim: Slow) -> bool:
+    """Whether the others may load data early while they wait for the ranks of a claim."""
+    seldom = 2 * len(claim.pattern.iterations) <= len(inputs.numbers)
+    if seldom or not is_loading(inputs.excess, claim):
         return False
-    place, named = excess.phases.index(phase), np.isin(excess.ranks, claim.ranks)
-    more = np.nanmedian(excess.by_phase[:, :, place][claim.cells(excess)])
-    spent = np.nan_to_num(excess.spent[~named, :, place])
-    longer = spent - np.median(spent, axis=1, keepdims=True) >= HALF * more
-    return bool(longer.any(axis=1).mean() >= HALF)
+    context = inputs.context(claim)
+    return context.device_ns(idle=False) < HALF * context.phase_ns
 
 
 def _known(inputs: VerdictInputs, prices: Prices, straggler: Straggler) -> Straggler:

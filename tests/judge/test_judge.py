@@ -230,27 +230,6 @@ def test_loaders_of_others_may_not_keep_up(phase: str, first: int, says: str | N
     assert not judge(given, Exact(given.excess)).gain_is_bound, "nobody copies ahead"
 
 
-@pytest.mark.parametrize(
-    ("every", "kind", "bound"),
-    [(4, "idle", True), (4, "kernel", False), (1, "idle", False), (COUNT, "idle", False)],
-)
-def test_hosts_of_others_may_not_keep_up(every: int, kind: str, bound: bool) -> None:
-    """Those that wait for their device every 4th time are late then, and ahead in between."""
-    cells = [
-        (rank, i, 20.0 if rank == 3 else 12.0 * (i % every == every - 1))
-        for rank in range(RANKS)
-        for i in range(COUNT)
-    ]
-    if every == COUNT:
-        cells = [(rank, i, ms * (rank == 3)) for rank, i, ms in cells]
-    given = of_kernels(wide_of(cells), [kernel(*cell, kind=kind) for cell in cells])
-    verdict = judge(given, Exact(given.excess))
-    assert (verdict.ranks, verdict.gain_is_bound) == ((3,), bound)
-    assert ("others wait, they may launch work of later" in verdict.sentence) == bound
-    without_device = inputs_of(wide_of(cells), run=SUMMARY)
-    assert not judge(without_device, Exact(without_device.excess)).gain_is_bound
-
-
 @pytest.mark.parametrize(("host_ms", "bound"), [(85, True), (75, False)])
 def test_a_gain_that_the_host_of_another_rank_limits_is_a_bound(host_ms: int, bound: bool) -> None:
     """The host of a waiting rank needs this much of an iteration of 100 ms."""
