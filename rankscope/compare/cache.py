@@ -52,7 +52,7 @@ CLOCKS = pl.Schema(
 WAITED = ("last_arriver_share", "cost_ns", "gain_ns")
 """Columns of the table `scores` that are those of `Waits.by_rank`."""
 
-OF_RANK = ("rank", "ranks", "more_work_ranks", "holders", "blind_ranks")
+OF_RANK = ("rank", "ranks", "more_work_ranks", "holders", "members", "blind_ranks")
 """Fields of answers that hold ranks."""
 
 FURTHEST = 2**62

@@ -168,7 +168,9 @@ def picks_of(
         )
     ranks_table, verdict = comparison.tables.ranks, comparison.verdict
     held = verdict.holders if len(verdict.holders) <= FEW else ()
-    leads = [((each.rank,), each.iterations) for each in held]
+    leads: list[SlowSet] = [((each.rank,), each.iterations) for each in held]
+    if 0 < len(verdict.members) < scores.height:  # one communicator of several
+        leads = [(verdict.members[:FEW], verdict.iterations)]
     return pick(
         scores,
         lambda ranks: comparison.rows([*dict.fromkeys((metric, "iteration", "load"))], ranks),

@@ -206,6 +206,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
         return None
     first = slow.slow.row(0, named=True)
     members, iterations = {*first["members"]}, tuple(first["iterations"])
+    common = members.intersection(*slow.slow["members"].to_list())
     lasts = len(iterations) >= FEW and iterations == (*inputs.numbers[-len(iterations) :],)
     verdict = Verdict(
         kind=VerdictKind.COMMUNICATION,
@@ -213,6 +214,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
         cause_share=1.0,
         excess_ns=first["transfer_ns"] - first["usual_ns"],
         iterations=iterations,
+        members=tuple(sorted(common or members)),
         since=iterations[0] if lasts and len(iterations) < len(inputs.numbers) else None,
         gain_ns=judged.gains["transfer"],
         next="compare the links of the members: rankscope imbalance --by collective, and "
@@ -222,7 +224,6 @@ def slow_link(judged: Judgement) -> Verdict | None:
     on_one = None not in places and len(places) == 1 < len({*inputs.hosts.values()})
     place = f", all on {min(map(str, places))}" * on_one
     groups = slow.slow["group"].n_unique()
-    common = members.intersection(*slow.slow["members"].to_list())
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
     more = f", one of {groups} slow ones{shared}," * (groups > 1)
     named = ranks_text(tuple(sorted(members)), MOST_LISTED)

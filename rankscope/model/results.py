@@ -191,6 +191,13 @@ class Verdict(Struct, frozen=True, kw_only=True):
             "different iterations; empty where ranks differ at once or all loaders are slow"
         ),
     ] = ()
+    members: Annotated[
+        tuple[int, ...],
+        says(
+            "of a `communication` verdict on a slow communicator: its ranks; on several, those "
+            "that all have, or the ranks of the slowest one"
+        ),
+    ] = ()
     settles: Annotated[
         int | None,
         says(

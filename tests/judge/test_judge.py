@@ -317,6 +317,7 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
     assert verdict.ranks == ((3,) if kind == "persistent" else ())
     words = "among ranks 0-7 (world), one of 2 slow ones, all with rank 3, takes 40.0 ms once"
     assert (words in verdict.sentence) == (kind == "communication")
+    assert verdict.members == ((3,) if kind == "communication" else ())
 
 
 def test_communication_that_was_not_matched_is_said() -> None:

@@ -35,7 +35,7 @@ class Pick(Struct, kw_only=True):
         Literal["min", "median", "max", "slow", "leads"],
         says(
             "of none of the others: `slow` if the verdict names the rank (`culprit` in 0.1.0), "
-            "`leads` if it names nobody, and the rank is in `leading` or a holder"
+            "`leads` if it names nobody, and the rank is in `leading`, a holder or a member"
         ),
     ]
     rank: Annotated[int, says("the rank")]

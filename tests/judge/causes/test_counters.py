@@ -140,8 +140,11 @@ def test_a_slow_transfer_says_that_adapters_wait(forged: MakeForged, tmp_path: P
     reports = copied(forged("slow_link", ranks=8).reports, tmp_path / "reports")
     for rank, report in enumerate(reports):
         with_waits(report, 8_000 if rank < 4 else 1_000)
-    verdict = rankscope.ingest([tmp_path / "reports"], tmp_path / "db").compare().verdict
-    assert verdict.kind == "communication"
+    comparison = rankscope.ingest([tmp_path / "reports"], tmp_path / "db").compare()
+    verdict = comparison.verdict
+    assert (verdict.kind, verdict.members) == ("communication", (0, 1, 2, 3))
+    picks = picks_of(comparison, None).picks
+    assert {each.rank for each in picks if each.leads} == {0, 1, 2}
     waits = "network adapters of its hosts wait 8.0 times as long to send as those of other hosts"
     assert waits in verdict.sentence
 
