@@ -6,7 +6,6 @@ See METHOD.md#waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from copy import deepcopy
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,6 +23,9 @@ from rankscope.util.threads import threaded
 
 Exposed = Callable[[list[int]], pl.DataFrame]
 """EXPOSED of some ranks on one clock."""
+
+_Intervals = tuple[NDArray[np.int32], Times, Times]
+"""rank, start_ns and end_ns of EXPOSED."""
 
 CALLS_AT_ONCE = 200_000
 """Calls that are handled together: more take more memory, fewer more queries for EXPOSED."""
@@ -85,7 +87,7 @@ def sum_waits(
     ]
     calls = [waited.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
-    def chunks() -> Iterator[tuple[_Calls, _Exposed]]:
+    def chunks() -> Iterator[tuple[_Calls, _Intervals]]:
         for of_ranks in rank_chunks(blocks["rank"], blocks) or [[]]:
             spans = (
                 blocks.filter(pl.col("rank").is_in(of_ranks)).select("low", "first", "count").rows()
@@ -95,31 +97,22 @@ def sum_waits(
                      for each in calls]  # fmt: skip
             parts += [np.concatenate([each[first : first + count] for _, first, count in spans])
                       for each in instances]  # fmt: skip
-            frame = exposed(of_ranks)
-            rank, iteration, start, end = (
-                frame[name].to_numpy() for name in ("rank", "iteration", "start_ns", "end_ns")
-            )
-            yield _Calls(*parts), _Exposed(rank, start, end, np.isin(iteration, chosen))
+            rank, start, end = exposed(of_ranks).select("rank", "start_ns", "end_ns")
+            yield _Calls(*parts), (rank.to_numpy(), start.to_numpy(), end.to_numpy())
 
     sums: list[pl.DataFrame] = []
     shares: tuple[list[pl.DataFrame], ...] = [], []
-    of_all, of_chosen = _Costs(len(ranks), len(numbered)), None
-    all_iterations = np.ones_like(selected)
+    costs = _Costs(len(ranks), len(numbered))
     for each in threaded(lambda chunk: _chunk_waits(*chunk, numbered, selected), chunks()):
         sums.append(each.by_iteration)
         for so_far, share in zip(shares, each.shares, strict=True):
             so_far.append(share)
-        if each.waited_alone is not None and of_chosen is None:
-            of_chosen = deepcopy(of_all)  # the two differ from here on
-        of_all.add(each.waited)
-        if of_chosen is not None:
-            of_chosen.add(each.waited if each.waited_alone is None else each.waited_alone)
-    costs = (of_chosen or of_all).by_rank(ranks, selected), of_all.by_rank(ranks, all_iterations)
+        costs.add(each.waited)
     return Waits(
         pl.concat(sums),
         *(
-            pl.concat(rank_shares).join(cost, on="rank", how="left").sort("rank")
-            for rank_shares, cost in zip(shares, costs, strict=True)
+            pl.concat(parts).join(costs.by_rank(ranks, counted), on="rank", how="left").sort("rank")
+            for parts, counted in zip(shares, (selected, np.ones_like(selected)), strict=True)
         ),
     )
 
@@ -178,20 +171,6 @@ class _Calls(NamedTuple):
         return firsts(self.rank)
 
 
-class _Exposed(NamedTuple):
-    """EXPOSED of some ranks."""
-
-    rank: NDArray[np.int32]
-    start: Times
-    end: Times
-    chosen: Flags  # whether it is in a selected iteration
-
-    def where(self, wanted: Flags) -> _Exposed:
-        """Some of the intervals."""
-        rank, start, end, chosen = self
-        return _Exposed(rank[wanted], start[wanted], end[wanted], chosen[wanted])
-
-
 class _Waited(NamedTuple):
     """The waits of some ranks, call by call, one rank after the other."""
 
@@ -203,14 +182,12 @@ class _Waited(NamedTuple):
 class _ChunkWaits(NamedTuple):
     """Waits of some ranks: `Waits.by_iteration`, and the parts of `by_rank`.
 
-    `shares`: of the selected and of all iterations. `waited_alone`: the waits in the selected
-    iterations alone; None where the other iterations do not change them.
+    `shares`: of the selected and of all iterations.
     """
 
     by_iteration: pl.DataFrame
     shares: tuple[pl.DataFrame, pl.DataFrame]
     waited: _Waited
-    waited_alone: _Waited | None
 
 
 class _Costs:
@@ -247,7 +224,9 @@ class _Costs:
         return pl.DataFrame({"rank": ranks, "cost_ns": cost, "gain_ns": gain})
 
 
-def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Flags) -> _ChunkWaits:
+def _chunk_waits(
+    calls: _Calls, exposed: _Intervals, numbered: Times, selected: Flags
+) -> _ChunkWaits:
     """The waits of some ranks.
 
     Args:
@@ -258,28 +237,16 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
     """
     rank, exposing = calls.rank, calls.exposing
     # all ranks are on one axis, so that each step is one pass over all of them
-    axis = RankAxis((rank, calls.arrival, calls.end), exposed[:3])
+    axis = RankAxis((rank, calls.arrival, calls.end), exposed)
     begin = axis.shift(rank, calls.arrival)
     order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
     # time in which waits overlap is claimed by the call that came first
-    spans = _spans(begin, calls.wait, order)
-    claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
-    sums = _summed(calls, claimed, numbered)
-    waited = _waited(calls, exposing, claimed)
+    claimed = _claimed(begin, calls.wait, order, axis.union(*exposed))
     share = _shares(calls, calls.meeting)
-    if selected.all():
-        return _ChunkWaits(sums, (share, share), waited, None)
-    chosen, alone = selected[calls.at], None
-    # waits that overlap those of other iterations are claimed anew in the selected ones
-    if not _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
-        chosen_order = order[chosen[order]]
-        chosen_spans = _spans(begin, calls.wait, chosen_order)
-        claimed = _claimed(
-            len(begin), chosen_spans, chosen_order, axis.union(*exposed.where(exposed.chosen)[:3])
-        )
-        alone = _waited(calls, exposing & chosen, claimed)
-    return _ChunkWaits(sums, (_shares(calls, chosen & calls.meeting), share), waited, alone)
+    of_selected = share if selected.all() else _shares(calls, selected[calls.at] & calls.meeting)
+    sums = _summed(calls, claimed, numbered)
+    return _ChunkWaits(sums, (of_selected, share), _waited(calls, claimed))
 
 
 def _shares(calls: _Calls, counted: Flags) -> pl.DataFrame:
@@ -327,15 +294,14 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
     )
 
 
-def _waited(calls: _Calls, counted: Flags, waits: Times) -> _Waited:
+def _waited(calls: _Calls, waits: Times) -> _Waited:
     """The waits for ranks that came last.
 
     Args:
         calls: of some ranks.
-        counted: which of them count.
         waits: how much each waits.
     """
-    others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & counted)
+    others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & calls.exposing)
     return _Waited(calls.rank[others], calls.late[others], waits[others])
 
 
@@ -348,49 +314,22 @@ def _order(begin: Times, end: Times) -> NDArray[np.int64]:
     return order
 
 
-def _spans(begin: Times, wait: Times, order: NDArray[np.int64]) -> Times:
-    """Start and end, in turn, of each call's wait after the waits before it, ascending.
-
-    Args:
-        begin: of the calls, on one axis.
-        wait: how long each waits.
-        order: `_order` of those that count.
-    """
-    first = begin[order]
-    until = np.maximum.accumulate(first + wait[order])
-    first[1:] = np.maximum(first[1:], until[:-1])
-    return np.stack((first, until), axis=1).ravel()
-
-
 def _claimed(
-    count: int, spans: Times, order: NDArray[np.int64], exposed: tuple[Times, Times]
+    begin: Times, wait: Times, order: NDArray[np.int64], exposed: tuple[Times, Times]
 ) -> Times:
     """Exposed communication in each call's wait that no earlier wait claims.
 
     Args:
-        count: the number of all calls.
-        spans: `_spans` of the calls that claim time; the others have 0.
-        order: of these.
+        begin: of all calls, on one axis.
+        wait: how long each waits.
+        order: `_order` of the calls that claim time; the others have 0.
         exposed: disjoint intervals on their axis.
     """
-    claimed = np.zeros(count, dtype=np.int64)
+    first = begin[order]
+    until = np.maximum.accumulate(first + wait[order])
+    first[1:] = np.maximum(first[1:], until[:-1])
+    spans = np.stack((first, until), axis=1).ravel()
+    claimed = np.zeros(len(begin), dtype=np.int64)
     before = length_before(*exposed, spans, in_order=True)
     claimed[order] = before[1::2] - before[::2]
     return claimed
-
-
-def _apart(spans: Times, chosen: Flags, others: tuple[Times, Times]) -> bool:
-    """Whether calls claim the same time as they would without those of other iterations.
-
-    Args:
-        spans: `_spans` of all calls.
-        chosen: which of the calls stay, in that order.
-        others: exposed communication of the other iterations.
-    """
-    first, until = spans[::2], spans[1::2]
-    follows = np.flatnonzero(chosen[1:] & ~chosen[:-1])
-    if (first[follows + 1] <= until[follows]).any():
-        return False
-    start, end = others
-    first, until = first[chosen], np.append(until[chosen], np.iinfo(np.int64).min)
-    return bool((until[np.searchsorted(first, end) - 1] <= start).all())
