@@ -22,7 +22,8 @@ def named_transfers(sent: pl.DataFrame) -> pl.DataFrame:
     """The two sides of each transfer whose peers the reports name.
 
     The n-th send of a rank to another in an iteration is the other's n-th receive from it, if these
-    are equally many. A kernel may do several transfers.
+    are equally many. A kernel may do several transfers. NCCL names peers by their place among the
+    members of a communicator.
 
     Args:
         sent: calls of COLLECTIVES that send or receive, and name their peers.
@@ -36,12 +37,20 @@ def named_transfers(sent: pl.DataFrame) -> pl.DataFrame:
     sides = (
         sent.cast({"communicator": pl.String, "rank": pl.Int64, "iteration": pl.Int64})
         .sort("start_ns", maintain_order=True)
-        .with_columns(peer=pl.col("communicator").str.strip_prefix(f"{NAMED} ").str.split(", "))
+        .with_columns(
+            within=pl.col("communicator").str.extract(f"^{NAMED} ([0-9]+)"),
+            peer=pl.col("communicator").str.extract("((?:to|from) .*)").str.split(", "),
+        )
         .explode("peer")
         .with_columns(
             sends=pl.col("peer").str.starts_with("to "),
             peer=pl.col("peer").str.extract("([0-9]+)$").cast(pl.Int64),
         )
+    )
+    sides = (
+        sides.join(_members(sides), on=["within", "peer"], how="left", maintain_order="left")
+        .with_columns(peer=pl.when(pl.col("within").is_null()).then("peer").otherwise("member"))
+        .drop_nulls("peer")
         .with_columns(
             sender=pl.when("sends").then("rank").otherwise("peer"),
             receiver=pl.when("sends").then("peer").otherwise("rank"),
@@ -56,7 +65,26 @@ def named_transfers(sent: pl.DataFrame) -> pl.DataFrame:
             group=pl.struct("sender", "receiver").rank("dense").cast(pl.Int64) - 1,
             members=pl.lit(2, pl.Int64),
         )
-        .drop("peer", "sends")
+        .drop("peer", "sends", "within", "member")
+    )
+
+
+def _members(sides: pl.DataFrame) -> pl.DataFrame:
+    """within, peer, member: the rank of each member of a communicator, counted from 0.
+
+    Frameworks count the members in the order of their ranks. Where somebody sends to a member
+    beyond those that have a report, nobody knows who is who.
+
+    Args:
+        sides: rank, within (null: peers are ranks) and peer, a row for each send or receive.
+    """
+    known = sides.drop_nulls("within").group_by("within")
+    return (
+        known.agg(member=pl.col("rank").unique().sort(), highest=pl.col("peer").max())
+        .filter(pl.col("highest") < pl.col("member").list.len())
+        .explode("member")
+        .with_columns(peer=pl.int_range(pl.len()).over("within"))
+        .select("within", "peer", "member")
     )
 
 

@@ -52,7 +52,8 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """DEVICE_WORK whose `operation` also follows from the ranges around the launches.
 
     A kernel that may run any collective runs the one of the range. A kernel that is not known to
-    communicate does so if it is the only kernel that the range launched.
+    communicate does so if it is the only kernel that the range launched. Sends and receives that
+    are another collective name a communicator, and no peers.
 
     Args:
         work: DEVICE_WORK of one process.
@@ -86,4 +87,8 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     stated &= ~(exact & (around == UNKNOWN).to_numpy())
     if not stated.any():
         return work
-    return with_series(work, operation.zip_with(pl.Series(~stated), around))
+    other = stated & exact & (around != INEXACT[1]).to_numpy()
+    communicator = work["communicator"].zip_with(
+        pl.Series(~other), work["communicator"].str.extract("^([0-9]+) ")
+    )
+    return with_series(work, operation.zip_with(pl.Series(~stated), around), communicator)

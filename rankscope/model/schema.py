@@ -74,8 +74,10 @@ DEVICE_WORK = pl.Schema(
 )
 """Kernels, copies and sets on the device, joined with their launches, a row an operation."""
 
-PEERS = "^(to|from) [0-9]"
-"""In place of a communicator: whom a kernel sends to and receives from, as `to 5, from 3`."""
+PEERS = "^([0-9]+ )?(to|from) [0-9]"
+"""In place of a communicator: whom a kernel sends to and receives from, as `to 5, from 3`.
+
+After the number of a communicator, its members are counted in place of ranks."""
 
 STREAM = ("device", "context", "stream")
 """Columns of DEVICE_WORK that name a stream of a process."""

@@ -85,6 +85,38 @@ def test_a_kernel_may_send_and_receive() -> None:
     ]
 
 
+def test_peers_may_be_places_in_a_communicator() -> None:
+    """NCCL says them: ranks 1 and 3 are the members 0 and 1 of one, 0 and 2 of another."""
+    frame = sent(
+        kernel(1, "77 to 1", 10, 60),
+        kernel(3, "77 from 0", 20, 60),
+        kernel(0, "78 from 1, to 1", 20, 30),
+        kernel(2, "78 to 0, from 0", 40, 50),
+    )
+    output = named_transfers(frame).sort("group", "rank").select("label", "rank")
+    assert output.rows() == [
+        ("rank 0 to 2", 0),
+        ("rank 0 to 2", 2),
+        ("rank 1 to 3", 1),
+        ("rank 1 to 3", 3),
+        ("rank 2 to 0", 0),
+        ("rank 2 to 0", 2),
+    ]
+
+
+def test_places_of_members_without_a_report_tell_nothing() -> None:
+    """Of the members 0 to 3, those at 0, 1 and 3 have one; the last would seem to be at 2."""
+    frame = sent(
+        kernel(0, "77 to 1", 10, 60),
+        kernel(1, "77 from 0", 20, 60),
+        kernel(1, "77 to 2", 70, 80),
+        kernel(5, "77 to 2", 70, 80),
+        kernel(5, "77 from 2", 90, 99),
+        kernel(1, "77 to 3", 90, 99),
+    )
+    assert named_transfers(frame).is_empty()
+
+
 def test_transfers_that_one_side_lacks_are_left_alone() -> None:
     frame = sent(
         kernel(0, "to 1", 10, 12),

@@ -55,3 +55,14 @@ def test_a_group_is_of_sends_where_its_kernel_names_peers(peers: str, operation:
     )
     output = with_calls_around(work, around(("nccl:coalesced", 0, 99)))
     assert output["operation"].to_list() == [operation]
+
+
+@pytest.mark.parametrize(("peers", "name"), [("7 to 0, from 0, to 1, from 1", "7"), ("to 1", None)])
+def test_an_all_to_all_has_no_peers(peers: str, name: str | None) -> None:
+    work = pl.DataFrame({"kind": ["kernel"], "launch": [20], "launch_thread": [1]}).with_columns(
+        communicator=pl.lit(peers), operation=pl.lit("point_to_point", DEVICE_WORK["operation"])
+    )
+    output = with_calls_around(work, around(("nccl:all_to_all", 0, 99)))
+    assert output.select("operation", "communicator").rows() == [("all_to_all", name)]
+    output = with_calls_around(work, around(("nccl:send", 0, 99)))
+    assert output.select("operation", "communicator").rows() == [("point_to_point", peers)]

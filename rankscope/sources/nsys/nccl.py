@@ -1,4 +1,4 @@
-"""NCCL's description of its kernels in Nsight Systems exports: communicator, size, all-to-all.
+"""NCCL's description of its kernels in Nsight Systems exports: communicator, size, peers.
 
 NCCL marks its calls by NVTX ranges, whose payloads describe them (NVIDIA/nccl: src/collectives.cc
 and src/include/nvtx_payload_schemas.h, where the fields below have their names). Exports show
@@ -19,8 +19,18 @@ from rankscope.sources.nsys.nvtx import OF_DOMAIN, Nvtx
 
 SCHEMAS, ENTRIES = "NVTX_PAYLOAD_SCHEMAS", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 
-IDENTIFIER, MESSAGE = "NCCL communicator ID", "Message size [bytes]"
-"""Fields of NCCL's payloads, 8 bytes each; the first is the same on every rank."""
+FIELDS = {
+    "identifier": ("NCCL communicator ID", 8),  # the same on every rank
+    "message": ("Message size [bytes]", 8),
+    "peer": ("Peer rank", 4),  # its place in the communicator
+}
+"""Names of fields of NCCL's payloads, and their lengths in bytes."""
+
+PLACES = [f"{field}_at" for field in FIELDS]
+"""Columns with the offsets of these fields."""
+
+SIDES = {"ncclSend": "to", "ncclRecv": "from"}
+"""How what a call does to its peer is said, as in PEERS."""
 
 HEADER, SCHEMA_AT, SIZE_AT = 32, 8, 16
 """Bytes before a payload; offsets in them of the schema's id (4 bytes) and the size (8 bytes)."""
@@ -77,23 +87,26 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
     None where payloads are not as known.
 
     A call launches its kernel before it returns; the calls of a group launch theirs when it ends.
-    They give the communicator if they have only one, and the size if they are of one kind and
-    launched a single kernel. A rank leaves out peers to which it has nothing to send: kernels of a
-    stream that send and receive are all-to-alls if most of their groups are.
+    They give the communicator if they have only one. If they launched a single kernel, they give
+    the size if they are of one kind, and its peers. A rank leaves out peers to which it has nothing
+    to send: kernels of a stream that send and receive are all-to-alls if most of their groups are.
     """
     calls = _calls(file, nvtx)
     if calls is None:
         return None
     described = pl.col("message").is_not_null()
+    sent, got = ((pl.col("name") == each).sum() for each in ("ncclSend", "ncclRecv"))
     scopes = calls.group_by("scope").agg(
         _only(pl.col("communicator").filter(described)),
         pl.when(pl.col("name").filter(described).n_unique() == 1).then(pl.col("message").sum()),
-        both=pl.min_horizontal((pl.col("name") == each).sum() for each in ("ncclSend", "ncclRecv")),
+        both=pl.min_horizontal(sent, got),
+        peers=pl.when(pl.col("to").count() == sent + got).then(pl.col("to").str.join(", ")),
     )
     launches = kernels.drop_nulls(["launch", "launch_thread"]).sort("launch")
     sends = (pl.col("operation") == POINT_TO_POINT) & (
         pl.struct(OWN_STREAM).n_unique().over("scope") == 1
     )
+    alone = pl.len().over("scope") == 1
     return (
         launches.select("row", "launch", "launch_thread", "operation", *OWN_STREAM)
         .join_asof(
@@ -107,11 +120,18 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
         )
         .filter(pl.col("launch") <= pl.col("end"))
         .join(scopes, on="scope")
+        .with_columns(
+            message=pl.when(alone).then("message"),
+            all_to_all=sends & (pl.when(sends).then("both").median().over(OWN_STREAM) >= EXCHANGED),
+        )
         .select(
             "row",
-            "communicator",
-            message=pl.when(pl.len().over("scope") == 1).then("message"),
-            all_to_all=sends & (pl.when(sends).then("both").median().over(OWN_STREAM) >= EXCHANGED),
+            pl.when(alone & sends & ~pl.col("all_to_all") & (pl.col("peers") != ""))
+            .then(pl.format("{} {}", "communicator", "peers"))
+            .otherwise("communicator")
+            .alias("communicator"),
+            "message",
+            "all_to_all",
         )
     )
 
@@ -122,30 +142,33 @@ def _only(values: pl.Expr) -> pl.Expr:
 
 
 def _layouts(file: Columns) -> pl.DataFrame:
-    """domainId, schemaId, payloadSize, and where in such payloads NCCL's two fields stand."""
-    keys, places = ["domainId", "schemaId"], ["identifier_at", "message_at"]
+    """domainId, schemaId, payloadSize, and PLACES of NCCL's fields in such payloads."""
+    keys = ["domainId", "schemaId"]
     if not (file.has(SCHEMAS, *keys, "payloadSize") and file.has(ENTRIES, *keys, "offset", "name")):
-        return pl.DataFrame(schema=dict.fromkeys([*keys, *places, "payloadSize"], pl.Int64))
+        return pl.DataFrame(schema=dict.fromkeys([*keys, *PLACES, "payloadSize"], pl.Int64))
     entries = file.read(ENTRIES, [*keys, "offset"], ["name"])
     offset = pl.col("offset").fill_null(0)
     fields = entries.group_by(keys).agg(
         offset.filter(pl.col("name") == name).first().alias(place)
-        for place, name in zip(places, (IDENTIFIER, MESSAGE), strict=True)
+        for place, (name, _) in zip(PLACES, FIELDS.values(), strict=True)
     )
     sizes = file.read(SCHEMAS, [*keys, "payloadSize"]).unique(keys)
-    within = pl.col(places).is_between(0, pl.col("payloadSize") - 8).fill_null(True)
+    within = (
+        pl.col(place).is_between(0, pl.col("payloadSize") - length).fill_null(True)
+        for place, (_, length) in zip(PLACES, FIELDS.values(), strict=True)
+    )
     return (
         fields.drop_nulls("message_at")  # other calls begin or end communicators
         .join(sizes.drop_nulls(), on=keys)
-        .filter(pl.all_horizontal(within), pl.col("payloadSize") < LARGEST)
+        .filter(*within, pl.col("payloadSize") < LARGEST)
     )
 
 
 def _calls(file: Columns, nvtx: Nvtx) -> pl.DataFrame | None:
-    """NCCL's host calls in order: thread, start, end, name, communicator, message and scope.
+    """NCCL's host calls in order: thread, start, end, name, communicator, message, to and scope.
 
-    None where they have payloads, but none as known. Calls of one group have one scope, others a
-    scope each.
+    None where they have payloads, but none as known. `to` is the peer of a send or receive. Calls
+    of one group have one scope, others a scope each.
     """
     layouts = _layouts(file)
     domains = pl.concat([layouts["domainId"], nvtx.nccl_domains])
@@ -153,21 +176,26 @@ def _calls(file: Columns, nvtx: Nvtx) -> pl.DataFrame | None:
     calls = (
         nvtx.of_nccl.filter(pl.col("name").str.contains(OF_DOMAIN["NCCL"]))
         .with_columns(pl.when(own).then(each).alias(each) for each in ("json", "binaryData"))
-        .with_columns(schemaId=_number(pl.lit(SCHEMA_AT), pl.UInt32).cast(pl.Int64))
+        .with_columns(schemaId=_number(pl.lit(SCHEMA_AT), 4).cast(pl.Int64))
         .join(layouts, on=["domainId", "schemaId"], how="left")
     )
-    whole = (_number(pl.lit(SIZE_AT), pl.UInt64) == pl.col("payloadSize")) & (
+    whole = (_number(pl.lit(SIZE_AT), 8) == pl.col("payloadSize")) & (
         pl.col("binaryData").bin.size() >= HEADER + pl.col("payloadSize")
     )
     read = calls.with_columns(
         pl.coalesce(
-            _number(pl.when(whole).then(HEADER + pl.col(f"{field}_at")), pl.UInt64),
+            _number(pl.when(whole).then(HEADER + pl.col(f"{field}_at")), length),
             pl.col("json")
             .str.extract(rf'"{re.escape(name)}"\s*:\s*"?(\d{{1,20}})\b')
             .cast(pl.UInt64, strict=False),
         ).alias(field)
-        for field, name in (("identifier", IDENTIFIER), ("message", MESSAGE))
+        for field, (name, length) in FIELDS.items()
     ).with_columns(
+        to=pl.format(
+            "{} {}",
+            pl.col("name").replace_strict(SIDES, default=None, return_dtype=pl.String),
+            "peer",
+        ),
         communicator=pl.when(pl.col("identifier") != 0).then(pl.col("identifier").cast(pl.String)),
         message=pl.col("message").cast(pl.Int64, strict=False),
     )
@@ -198,9 +226,8 @@ def _scoped(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _number(at: pl.Expr, kind: type[pl.DataType]) -> pl.Expr:
-    """A little-endian number somewhere in `binaryData`; null where its bytes are too few."""
-    length = 8 if kind == pl.UInt64 else 4
+def _number(at: pl.Expr, length: int) -> pl.Expr:
+    """A little-endian number of 4 or 8 bytes in `binaryData`; null where its bytes are too few."""
     piece = pl.col("binaryData").bin.slice(at, length)
     whole = pl.when(piece.bin.size() == length).then(piece)
-    return whole.bin.reinterpret(dtype=kind, endianness="little")
+    return whole.bin.reinterpret(dtype=pl.UInt64 if length == 8 else pl.UInt32, endianness="little")

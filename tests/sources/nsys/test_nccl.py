@@ -36,9 +36,11 @@ def nccl(path: Path) -> pl.DataFrame:
     return work.filter(pl.col("name").cat.starts_with("nccl")).sort("start")
 
 
-def blob(communicator: int = COMMUNICATOR, size: int = SIZE, schema: int = SCHEMA) -> bytes:
+def blob(
+    communicator: int = COMMUNICATOR, size: int = SIZE, schema: int = SCHEMA, peer: int = 0
+) -> bytes:
     """A payload as nsys 2026.2 exports it."""
-    payload = struct.pack("<QQIxxxx", communicator, size, 0)
+    payload = struct.pack("<QQIxxxx", communicator, size, peer)
     return struct.pack("<IIIIQQ", DOMAIN, 0, schema, 0, len(payload), 32 + len(payload)) + payload
 
 
@@ -184,6 +186,21 @@ def test_a_group_on_several_streams_is_no_all_to_all(report: Path) -> None:
         )
         grouped(report, 4 * PAIR, first[0], last[1], first[2])
     assert {*nccl(report)["operation"]} == {"point_to_point"}
+
+
+def test_sends_and_receives_name_their_peers(report: Path) -> None:
+    """As NCCL lays out `ncclSend` and `ncclRecv`: a communicator, bytes, and a place in it."""
+    laid_out(report)
+    entry = "(domainId, schemaId, name, offset)"
+    of_field = (DOMAIN, SCHEMA, "Peer rank", 16)
+    with_rows(report, f"NVTX_PAYLOAD_SCHEMA_ENTRIES {entry}", of_field)
+    for start, end, thread in sending(report):
+        rows = [(start - 40, start - 35, thread, "ncclGroupStart", None, None)]
+        for i, (name, peer) in enumerate((("ncclSend", 2), ("ncclRecv", 0))):
+            of_call = blob(5, peer=peer)
+            rows.append((start - 30 + 5 * i, start - 27 + 5 * i, thread, name, None, of_call))
+        ranges(report, [*rows, (start - 10, end + 10, thread, "ncclGroupEnd", None, None)])
+    assert {*nccl(report)["communicator"]} == {"5 to 2, from 0"}
 
 
 def test_the_end_of_a_group_that_began_before_the_capture(report: Path) -> None:
