@@ -24,6 +24,7 @@ from tests.support import (
     assert_adds_up,
     capture,
     captured,
+    edit,
     mostly_nightly,
     mostly_slow,
     public,
@@ -200,6 +201,22 @@ def test_two_real_ranks_with_nccl_on_gpus(tmp_path: Path) -> None:
     assert run.sql("select rank from ranks order by rank")["rank"].to_list() == [0, 1]
     collectives = run.sql("select rank, iteration from collectives")
     assert collectives["rank"].value_counts(sort=True)["count"].to_list() == [2 * 16, 2 * 16]
+
+
+def test_an_exchange_of_two_ranks_has_the_same_waits_by_its_name_and_by_its_ends(
+    tmp_path: Path,
+) -> None:
+    """Real kernels of NCCL: ranges of operators say all-to-all; without them they are sends."""
+    path = Path(shutil.copy(public("nsys/mfu_2gpu_before.sqlite"), tmp_path))
+    waits = []
+    for known in ("all_to_all", "point_to_point"):
+        run = rankscope.ingest([path], tmp_path / f"{known}.duckdb", iteration="auto")
+        operations = run.sql("select distinct operation from collectives")["operation"]
+        assert operations.to_list() == [known]
+        waits.append(run.imbalance().ranks.sort("rank")["wait_ns"].to_list())
+        edit(path, "delete from NVTX_EVENTS where domainId = 0")
+    assert waits[0][0] > 3 * waits[0][1] > 0, "rank 1 comes later"
+    assert waits[1] == pytest.approx(waits[0], rel=0.01)
 
 
 @pytest.mark.parametrize(
