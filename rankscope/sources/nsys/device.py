@@ -392,7 +392,7 @@ def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
 
 def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Chunks of DEVICE_WORK with NCCL's description of its kernels, which has the same order."""
-    facts = ["communicator", "bytes"]
+    facts = ["operation", "communicator", "bytes"]
     done = 0
     for part in parts:
         rows = part.with_row_index("row")

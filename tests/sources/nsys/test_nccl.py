@@ -11,8 +11,10 @@ import pytest
 
 import rankscope
 from rankscope.ingestion.check import check
-from rankscope.sources.nsys import exports
+from rankscope.model.limits import USUAL
+from rankscope.sources.nsys import exports, tables
 from tests.sources.exports import KINDS, as_export
+from tests.sources.limits import IN_PIECES
 from tests.support import (
     MARKS,
     MakeForged,
@@ -173,7 +175,9 @@ def test_sends_to_many_at_once_are_an_all_to_all(
 ) -> None:
     for nth, (start, end, thread) in enumerate(sending(report)):
         grouped(report, calls[nth % len(calls)], start, end, thread)
-    assert {*nccl(report)["operation"]} == {operation}
+    for limits in (USUAL, IN_PIECES):
+        work = tables.trace(exports.columns_of(report, limits)).device_work.whole
+        assert {*work["operation"].drop_nulls()} == {operation}
 
 
 def test_a_group_on_several_streams_is_no_all_to_all(report: Path) -> None:
