@@ -74,8 +74,6 @@ def sum_waits(
     # ranks and iterations are counted, so that both index a table of sums
     blocks, numbered = _blocks(waited), iterations.unique().sort().to_numpy()
     ranks = blocks["rank"].unique().sort().to_numpy()
-    chosen = numbered if numbers is None else np.array([*numbers], dtype=np.int64)
-    selected = np.isin(numbered, chosen)
     iteration_index = np.searchsorted(numbered, iterations.to_numpy())
     instances = [
         waited.shared["transfer"].to_numpy(),
@@ -101,20 +99,13 @@ def sum_waits(
             yield _Calls(*parts), (rank.to_numpy(), start.to_numpy(), end.to_numpy())
 
     sums: list[pl.DataFrame] = []
-    shares: tuple[list[pl.DataFrame], ...] = [], []
-    costs = _Costs(len(ranks), len(numbered))
-    for each in threaded(lambda chunk: _chunk_waits(*chunk, numbered, selected), chunks()):
-        sums.append(each.by_iteration)
-        for so_far, share in zip(shares, each.shares, strict=True):
-            so_far.append(share)
-        costs.add(each.waited)
-    return Waits(
-        pl.concat(sums),
-        *(
-            pl.concat(parts).join(costs.by_rank(ranks, counted), on="rank", how="left").sort("rank")
-            for parts, counted in zip(shares, (selected, np.ones_like(selected)), strict=True)
-        ),
-    )
+    costs = _Costs(ranks, len(numbered))
+    for part, waited_for in threaded(lambda each: _chunk_waits(*each, numbered, ranks), chunks()):
+        sums.append(part)
+        costs.add(waited_for)
+    everything = np.ones(len(numbered), dtype=np.bool_)
+    selected = everything if numbers is None else np.isin(numbered, [*numbers])
+    return Waits(pl.concat(sums), costs.by_rank(selected), costs.by_rank(everything))
 
 
 def _blocks(waited: WaitedCollectives) -> pl.DataFrame:
@@ -172,36 +163,34 @@ class _Calls(NamedTuple):
 
 
 class _Waited(NamedTuple):
-    """The waits of some ranks, call by call, one rank after the other."""
+    """The waits of some ranks, call by call, one rank after the other, and who came last.
 
-    rank: NDArray[np.int32]
-    late: Times  # as in `_Calls`
-    wait: Times
-
-
-class _ChunkWaits(NamedTuple):
-    """Waits of some ranks: `Waits.by_iteration`, and the parts of `by_rank`.
-
-    `shares`: of the selected and of all iterations.
+    A cell is a rank and an iteration, both counted, as one number.
     """
 
-    by_iteration: pl.DataFrame
-    shares: tuple[pl.DataFrame, pl.DataFrame]
-    waited: _Waited
+    rank: NDArray[np.int32]
+    late: Times  # the cell of who came last, as in `_Calls`
+    wait: Times
+    meeting: Times  # cells of the calls to which somebody may come last
+    came_last: Times  # and of those to which the rank itself did
 
 
 class _Costs:
-    """The waiting that each rank causes in each iteration, summed."""
+    """The waiting that each rank causes in each iteration, summed, and how often it comes last."""
 
-    def __init__(self, ranks: int, iterations: int) -> None:
-        """`ranks` and `iterations` are numbers of them."""
-        self._shape = ranks, iterations
-        self._cost = np.zeros(ranks * iterations, dtype=np.int64)
-        self._least = np.full_like(self._cost, UNWAITED)
+    def __init__(self, ranks: Times, iterations: int) -> None:
+        """`ranks`: all, ascending. `iterations`: how many."""
+        self._ranks, self._shape = ranks, (len(ranks), iterations)
+        size = len(ranks) * iterations
+        self._cost = np.zeros(size, dtype=np.int64)
         self._own = np.zeros_like(self._cost)  # of a rank, until the next one is added
+        self._least = np.full(size, UNWAITED)
+        self._often, self._calls = np.zeros((2, size), dtype=np.int64)
 
     def add(self, waited: _Waited) -> None:
         """Add the waits of some ranks."""
+        np.add.at(self._often, waited.came_last, 1)
+        np.add.at(self._calls, waited.meeting, 1)
         np.add.at(self._cost, waited.late, waited.wait)
         for low, high in pairwise([*firsts(waited.rank), len(waited.rank)]):
             late = waited.late[low:high]
@@ -210,32 +199,30 @@ class _Costs:
             self._least[late] = np.minimum(self._least[late], self._own[late])
             self._own[late] = 0
 
-    def by_rank(self, ranks: Times, counted: Flags) -> pl.DataFrame:
-        """rank, cost_ns, gain_ns.
-
-        Args:
-            ranks: all, ascending.
-            counted: which iterations count.
-        """
+    def by_rank(self, counted: Flags) -> pl.DataFrame:
+        """The columns of `Waits.by_rank`; `counted`: which iterations count."""
         gain = np.where(self._least == UNWAITED, 0, self._least)
-        cost, gain = (
-            each.reshape(self._shape)[:, counted].sum(axis=1) for each in (self._cost, gain)
+        often, calls, cost, gain = (
+            each.reshape(self._shape)[:, counted].sum(axis=1)
+            for each in (self._often, self._calls, self._cost, gain)
         )
-        return pl.DataFrame({"rank": ranks, "cost_ns": cost, "gain_ns": gain})
+        share = often / np.maximum(calls, 1)
+        columns = {"last_arriver_share": share, "cost_ns": cost, "gain_ns": gain}
+        return pl.DataFrame({"rank": self._ranks, **columns}).filter(calls > 0)
 
 
 def _chunk_waits(
-    calls: _Calls, exposed: _Intervals, numbered: Times, selected: Flags
-) -> _ChunkWaits:
-    """The waits of some ranks.
+    calls: _Calls, exposed: _Intervals, numbered: Times, ranks: Times
+) -> tuple[pl.DataFrame, _Waited]:
+    """`Waits.by_iteration` of some ranks, and for whom they waited.
 
     Args:
         calls: of these ranks.
         exposed: of these ranks.
         numbered: all iterations, ascending.
-        selected: whether each is selected.
+        ranks: all, ascending.
     """
-    rank, exposing = calls.rank, calls.exposing
+    rank, last, exposing = calls.rank, calls.last, calls.exposing
     # all ranks are on one axis, so that each step is one pass over all of them
     axis = RankAxis((rank, calls.arrival, calls.end), exposed)
     begin = axis.shift(rank, calls.arrival)
@@ -243,19 +230,12 @@ def _chunk_waits(
     order = order if exposing.all() else order[exposing[order]]
     # time in which waits overlap is claimed by the call that came first
     claimed = _claimed(begin, calls.wait, order, axis.union(*exposed))
-    share = _shares(calls, calls.meeting)
-    of_selected = share if selected.all() else _shares(calls, selected[calls.at] & calls.meeting)
-    sums = _summed(calls, claimed, numbered)
-    return _ChunkWaits(sums, (of_selected, share), _waited(calls, claimed))
-
-
-def _shares(calls: _Calls, counted: Flags) -> pl.DataFrame:
-    """How often each rank came last to the calls that count: rank, last_arriver_share."""
-    first, came_last = calls.first, counted & (calls.last == calls.rank)
-    often, total = (np.add.reduceat(each, first, dtype=np.int64) for each in (came_last, counted))
-    some = total > 0
-    ranks = calls.rank[first[some]].astype(np.int64)
-    return pl.DataFrame({"rank": ranks, "last_arriver_share": often[some] / total[some]})
+    others = np.flatnonzero((last != rank) & (last != NOBODY) & exposing)
+    meeting = np.searchsorted(ranks, rank) * len(numbered) + calls.at
+    came_last = meeting[calls.meeting & (last == rank)]
+    cells = meeting[calls.meeting], came_last
+    waited = _Waited(rank[others], calls.late[others], claimed[others], *cells)
+    return _summed(calls, claimed, numbered), waited
 
 
 def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
@@ -292,17 +272,6 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
             "wait_ns": waits,
         }
     )
-
-
-def _waited(calls: _Calls, waits: Times) -> _Waited:
-    """The waits for ranks that came last.
-
-    Args:
-        calls: of some ranks.
-        waits: how much each waits.
-    """
-    others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & calls.exposing)
-    return _Waited(calls.rank[others], calls.late[others], waits[others])
 
 
 def _order(begin: Times, end: Times) -> NDArray[np.int64]:
