@@ -34,7 +34,15 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         # as long as all work, unless only loading, a part of them, is known
         spans = (spans - usual) * np.fmax(work / np.fmax(usual.sum(axis=1, keepdims=True), 1), 1)
     noise = noise_of(excess.share, excess.roles, excess.hosts)
-    traits, lead, rest = _traits(excess, noise, spans)
+    events = _facts(excess, noise)
+    regular = {rank for each in events if each.pattern.has_one_reason for rank in each.ranks}
+    rare = [
+        each
+        for each in events
+        if 2 * len(each.pattern.iterations) < len(excess.numbers) and regular.isdisjoint(each.ranks)
+    ]
+    traits, lead, _ = _traits(_without(excess, rare), noise, spans)
+    rest = _without(excess, traits)
     facts = _facts(rest, noise)
     first = next(iter((*traits, *facts, lead)))
     loaders_bind = first is not None and is_loading(excess, first) and _loaders_bind(excess, first)
@@ -51,6 +59,13 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         slow = _slow_hosts(excess, slow) or slow
     slow = _joined(slow, excess)
     return Story(noise, tuple(slow), lead, len(excess.numbers), fast, loaders_bind)
+
+
+def _without(excess: Excess, claims: Sequence[Slow]) -> Excess:
+    """The excess that the claims do not explain."""
+    for each in claims:
+        excess = excess.without(each.cells(excess))
+    return excess
 
 
 def _is_sure(trait: Slow) -> bool:
@@ -226,6 +241,8 @@ def _costliest_set(
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
                 then = np.ones(len(blocks), dtype=np.bool_)
+            if pattern.period:
+                then = None
             levels = chance_of_levels(cells, excess.roles, excess.hosts, rows, apart, then)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
         if gain * (1 - chance) > worth:

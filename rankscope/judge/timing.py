@@ -56,16 +56,16 @@ def period_of(hits: Index, numbers: Index) -> int | None:
 
     It must predict: at most a fifth of the slow iterations lie elsewhere, at most a fifth of the
     expected ones are missing, and at most a fifth of the others are slow. Two are enough where they
-    are all multiples of k > FEW, counted from 0 or 1: training loops count so.
+    are the k-th and the 2k-th of a job, k > FEW, counted from 0 or 1.
 
     Args:
         hits: the slow iterations, ascending.
         numbers: all of them.
     """
     if len(hits) == 2:
-        apart = int(hits[1] - hits[0])
-        fits = apart > FEW and (hits[0] + [0, 1]) % apart == 0
-        return apart if np.any(fits) and (numbers % apart == hits[0] % apart).sum() == 2 else None
+        first, apart = int(hits[0]), int(np.diff(hits)[0])
+        fits = apart > FEW and apart - first in (0, 1) and numbers[-1] - hits[1] < apart
+        return apart if fits else None
     if len(hits) < FEW:
         return None
     period = int(np.sort(np.diff(hits))[(len(hits) - 1) // 2])
@@ -73,6 +73,7 @@ def period_of(hits: Index, numbers: Index) -> int | None:
         return None
     remainder = _remainder(hits, period)
     expected = numbers % period == remainder
+    expected[0] &= hits[0] == numbers[0]  # what precedes the first iteration may not be recorded
     fitting = int((hits % period == remainder).sum())
     fits = fitting >= max(FEW, MOST * max(len(hits), int(expected.sum())))
     others = np.count_nonzero(~expected)

@@ -1,9 +1,14 @@
 """Runs made by hand, of what verdicts are found from."""
 
+import numpy as np
 import polars as pl
 
+from rankscope.judge.claims import Story
+from rankscope.judge.excess import Excess, excess_of
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.story import story_of
+from rankscope.model.intervals import Floats
 from rankscope.model.schema import ACTIVITIES, conform
 from tests.support import MS, inputs_of
 
@@ -63,3 +68,44 @@ class Exact(Prices):
     """As if the run were replayed."""
 
     why_bound = None
+
+
+def excess(
+    late: Floats,
+    length_ms: float | Floats = 100.0,
+    phase: str = "backward",
+    per_host: int = 1,
+    **more: Floats,
+) -> Excess:
+    """Of ranks by iterations that need `late` ms more than 50 in an iteration of `length_ms`.
+
+    `per_host`: ranks on each host. `more`: the same of further phases.
+    """
+    length = np.broadcast_to(length_ms, late.shape)
+    rank, number = np.indices(late.shape)
+    phases = {f"{each}_ns": 50 + by.ravel() for each, by in {phase: late, **more}.items()}
+    wide = pl.DataFrame(
+        {
+            "rank": rank.ravel(), "iteration": number.ravel() + 1,
+            "host": [f"node{each // per_host}" for each in rank.ravel().tolist()],
+            **{name: (spent * MS).round() for name, spent in phases.items()},
+            "iteration_ns": (length.ravel() * MS).round().astype(np.int64),
+        }
+    )  # fmt: skip
+    wide = wide.with_columns(pl.col(*phases).fill_nan(None), role=pl.lit("all"))
+    wide = wide.with_columns(
+        work_ns=sum(map(pl.col, {*phases} - {"host_ns", "wait_ns"}), pl.lit(0.0))
+    )
+    return excess_of(wide, "work")
+
+
+def story(late: Floats, phase: str = "backward") -> Story:
+    return story_of(excess(late, phase=phase))
+
+
+def noise(ranks: int, count: int, ms: float = 0.3, seed: int = 0) -> Floats:
+    return np.random.default_rng(seed).normal(0, ms, (ranks, count))
+
+
+def ranks_of(found: Story) -> list[tuple[int, ...]]:
+    return [each.ranks for each in found.slow]

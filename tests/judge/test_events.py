@@ -1,0 +1,41 @@
+"""Single events and lasting changes, beside what is always so."""
+
+import numpy as np
+
+from rankscope.model.kinds import VerdictKind
+from tests.judge.made import noise, ranks_of, story
+
+
+def test_a_change_is_compared_with_how_the_others_change() -> None:
+    """Three devices differ by up to 2 % all the time; that is no noise of a fourth one."""
+    late = noise(4, 40, 0.25) + np.array([[0.0], [-1.4], [0.6], [0.3]])
+    late[0, 24:] += 18.0
+    (found,) = story(late).slow
+    assert (found.ranks, found.pattern.since) == ((0,), 25)
+
+
+def test_single_events_make_no_rank_slow_all_the_time() -> None:
+    """Each of three stalls takes five iterations; 16 hosts vary by 7 % of one."""
+    named = []
+    for seed in range(8):
+        late = noise(16, 19, 7.0, seed)
+        late[14, [11, 15, 17]] += 480.0
+        (found,) = story(late).slow
+        named.append((found.ranks, found.pattern.kind, found.pattern.iterations))
+    assert named == [((14,), VerdictKind.TRANSIENT, (12, 16, 18))] * 8
+
+
+def test_events_of_a_rank_that_is_always_slow_are_no_change() -> None:
+    late = noise(8, 30)
+    late[2] += 10.0
+    late[2, [4, 20]] += 60.0
+    first, *others = story(late).slow
+    assert (first.ranks, first.pattern.always) == ((2,), True)
+    assert not [each for each in others if each.ranks != (2,)]
+
+
+def test_ranks_with_a_period_and_a_single_event_are_said_once() -> None:
+    late = noise(8, 20)
+    late[0, [1, 5, 9, 13, 17]] += 22.0
+    late[4, [5, 9, 13, 17]] += 17.0
+    assert ranks_of(story(late)) == [(0, 4)]
