@@ -21,6 +21,7 @@ from tests.support import (
     SHARED,
     MakeStored,
     Stored,
+    asked,
     assert_adds_up,
     capture,
     captured,
@@ -29,6 +30,7 @@ from tests.support import (
     mostly_slow,
     public,
     slowest_by_iteration,
+    sqlite_tables,
     unpacked,
 )
 
@@ -217,6 +219,58 @@ def test_an_exchange_of_two_ranks_has_the_same_waits_by_its_name_and_by_its_ends
         edit(path, "delete from NVTX_EVENTS where domainId = 0")
     assert waits[0][0] > 3 * waits[0][1] > 0, "rank 1 comes later"
     assert waits[1] == pytest.approx(waits[0], rel=0.01)
+
+
+def paused(path: Path, pause: int, every: int) -> int:
+    """Rank 1 of a real report stops for `pause` ns before its first exchange in some steps.
+
+    Where it comes last already, rank 0 waits as much longer, and both go on later. Returns how
+    often it stops.
+    """
+    first, last = (
+        asked(
+            path,
+            "select k.start, k.end, r.start from CUPTI_ACTIVITY_KIND_KERNEL k join StringIds s "
+            "on s.id = k.shortName join CUPTI_ACTIVITY_KIND_RUNTIME r on r.correlationId = "
+            "k.correlationId and r.globalTid / 16777216 = k.globalPid / 16777216 "
+            f"where s.value like 'nccl%' and k.deviceId = {rank} order by k.start",
+        )[::2]
+        for rank in (0, 1)
+    )
+    late = [
+        (end, launch)
+        for (start, end, _), (own, _, launch) in zip(first, last, strict=True)
+        if own > start
+    ]
+    pids = dict(asked(path, "select distinct deviceId, globalPid from CUPTI_ACTIVITY_KIND_KERNEL"))
+    owners = dict.fromkeys(("KERNEL", "MEMCPY", "MEMSET", "SYNCHRONIZATION"), "globalPid")
+    owners = {f"CUPTI_ACTIVITY_KIND_{name}": column for name, column in owners.items()}
+    owners |= {"CUPTI_ACTIVITY_KIND_RUNTIME": "globalTid", "NVTX_EVENTS": "globalTid"}
+    stops = late[1::every]
+    for end, launch in reversed(stops):
+        for table in owners.keys() & {*sqlite_tables(path)}:
+            for rank, since in ((0, end), (1, launch)):
+                edit(
+                    path,
+                    f"update {table} set start = start + {pause} * (start >= {since}), "
+                    f"end = end + {pause} * (end >= {since}) "
+                    f"where {owners[table]} / 16777216 = {pids[rank] // 16777216}",
+                )
+    return len(stops)
+
+
+@pytest.mark.parametrize(("pause", "every"), mostly_slow([(8 * MS, 3), (3 * MS, 1)]))
+def test_pauses_in_a_real_job_with_nccl_are_found_and_cost_what_they_last(
+    tmp_path: Path, pause: int, every: int
+) -> None:
+    path = Path(shutil.copy(public("nsys/mfu_2gpu_before.sqlite"), tmp_path))
+    lost = pause * paused(path, pause, every)
+    assert lost > 35 * MS
+    run = rankscope.ingest([path], tmp_path / "run.duckdb", iteration="auto")
+    verdict = run.imbalance().verdict
+    assert verdict.ranks == (1,)
+    assert verdict.gain_ns is not None
+    assert lost < verdict.gain_ns < 1.25 * lost
 
 
 @pytest.mark.parametrize(
