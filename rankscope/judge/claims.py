@@ -81,6 +81,7 @@ class Story(Struct, frozen=True):
     `fast`: ranks that are fast beyond chance, if no rank is slow beyond it: the others may then be
     the slow ones.
     `loaders_bind`: the loaders of all ranks are the bottleneck, so loading blames nobody.
+    `second`: the slowest beside a lead that may be slow.
     """
 
     noise: float
@@ -89,6 +90,7 @@ class Story(Struct, frozen=True):
     count: int
     fast: Slow | None = None
     loaders_bind: bool = False
+    second: Slow | None = None
 
     @property
     def event(self) -> float:

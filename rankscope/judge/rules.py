@@ -18,6 +18,7 @@ from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, decide, holders
 from rankscope.judge.levels import (
     ALPHA,
+    BY_NATURE,
     FEW,
     HALF,
     LARGE_TRANSFER,
@@ -298,7 +299,8 @@ def rotating(judged: Judgement) -> Verdict | None:
     # iterations in which others differ as much, slower or faster
     at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
     differ = slowest[at_once].sum() >= MOST * slowest.sum()
-    by_chance = _chance(story.lead) > RARE and (len(most) > 1 or differ)
+    lead, aside = _leads_all(judged)
+    by_chance = _chance(lead) > RARE and (len(most) > 1 or differ)
     if not (story.loaders_bind or by_chance):
         return None
     hit = slowest > story.event * excess.lengths
@@ -336,8 +338,22 @@ def rotating(judged: Judgement) -> Verdict | None:
         "where no rank holds them up, and one whose queue is empty holds up the others. Faster "
         "loading would save"
         if story.loaders_bind
-        else f"No rank in particular is slow: {how}{phase}. Without imbalance the run would save",
+        else f"No rank in particular is slow: {how}{phase}{aside}. Without imbalance the run "
+        "would save",
     )
+
+
+def _leads_all(judged: Judgement) -> tuple[Slow | None, str]:
+    """Who leads, and who may be slow beside it, in words: one that costs little hides nobody."""
+    inputs, lead, second = judged.inputs, judged.inputs.story.lead, judged.inputs.story.second
+    if lead is None or second is None:
+        return lead, ""
+    gain, hosts = _saved(judged, lead.ranks), whole_hosts(lead.ranks, inputs.hosts)
+    if not gain < MUCH * inputs.total_ns < judged.everything_ns - gain:
+        return lead, ""
+    name = lowered(who(lead.ranks, inputs.hosts, hosts))
+    chance = f"chance alone does that in {percent(_chance(lead))} of such runs"
+    return second, f"; {name} may be slow, which costs {judged.part(gain)}, but {chance}"
 
 
 def undecided(judged: Judgement) -> Verdict | None:
@@ -437,6 +453,7 @@ def balanced(judged: Judgement) -> Verdict:
     """No other rule has found anything."""
     inputs = judged.inputs
     unsaid = judged.cost_ns < LEAST_GAIN * inputs.total_ns or inputs.claims
+    nobody = f"no rank is slow beyond chance by {percent(BY_NATURE)} or more; "
     details = "".join(f"; {each}" for each in (*held_up(inputs, MUCH), *changed(inputs)))
     if (fast := _fast(judged)) is not None:
         details += f"; {fast.difference}, and if all needed as little the run would save "
@@ -449,7 +466,7 @@ def balanced(judged: Judgement) -> Verdict:
         else "look for time that all ranks lose in the same way: rankscope imbalance --by phase",
         sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
         f"{counted(len(inputs.excess.ranks), 'rank')}, "
-        f"{'' if unsaid else 'no rank is slow beyond chance; '}all imbalance together costs "
+        f"{'' if unsaid else nobody}all imbalance together costs "
         f"{judged.part(judged.cost_ns)} of the time{details}",
     )
 

@@ -58,7 +58,10 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     if len(slow) != 1 and spans is None and not loaders_bind:
         slow = _slow_hosts(excess, slow) or slow
     slow = _joined(slow, excess)
-    return Story(noise, tuple(slow), lead, len(excess.numbers), fast, loaders_bind)
+    second = None
+    if lead is not None and spans is None and (lead.chance or 0.0) <= RARE:
+        second = _slowest(_others(_without(rest, rare), lead), noise, None)
+    return Story(noise, tuple(slow), lead, len(excess.numbers), fast, loaders_bind, second)
 
 
 def _without(excess: Excess, claims: Sequence[Slow]) -> Excess:
@@ -87,11 +90,17 @@ def _traits(
         traits.append(trait)
         rest = rest.without(trait.cells(rest))
         # a rank is slow in one way: what else it does are facts
-        named = np.isin(excess.ranks, trait.ranks)[:, None]
-        roles = np.where(named[:, 0], excess.roles.max() + 1, excess.roles)  # others are exchanged
-        excess = replace(excess.without(named), roles=roles)
-        spans = None if spans is None else np.where(named, 0.0, spans)
+        excess = _others(excess, trait)
+        if spans is not None:
+            spans = np.where(np.isin(excess.ranks, trait.ranks)[:, None], 0.0, spans)
     return traits, None, rest
+
+
+def _others(excess: Excess, claim: Slow) -> Excess:
+    """The excess of the ranks that are not named, which are exchanged among each other."""
+    named = np.isin(excess.ranks, claim.ranks)
+    roles = np.where(named, excess.roles.max() + 1, excess.roles)
+    return replace(excess.without(named[:, None]), roles=roles)
 
 
 def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
@@ -241,9 +250,8 @@ def _costliest_set(
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
                 then = np.ones(len(blocks), dtype=np.bool_)
-            if pattern.period:
-                then = None
-            levels = chance_of_levels(cells, excess.roles, excess.hosts, rows, apart, then)
+            when = None if pattern.period else then
+            levels = chance_of_levels(cells, excess.roles, excess.hosts, rows, apart, when)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)

@@ -280,6 +280,27 @@ def test_where_all_load_slowly_or_differ_at_once_no_rank_holds_the_cost() -> Non
         assert (verdict.kind, verdict.holders) == ("rotating", ())
 
 
+@pytest.mark.parametrize(
+    ("more_ms", "chance", "kind"),
+    [(3, 0.5, "rotating"), (3, 0.05, "inconclusive"), (8, 0.5, "inconclusive")],
+)
+def test_a_lead_of_small_cost_hides_nobody(more_ms: int, chance: float, kind: str) -> None:
+    """Single iterations of changing ranks cost 9 % of the time beside it."""
+    rows = [
+        (rank, i, 60.0 * ((rank, i) in {(7, 3), (5, 8), (7, 12)}) + more_ms * (rank == 0))
+        for rank in range(RANKS)
+        for i in range(COUNT)
+    ]
+    lead, second = Slow((0,), ALL, 0.05), Slow((5,), ALL, chance)
+    whole = Story(0.03, (), lead, COUNT, second=second)
+    verdict = judge(replace(inputs_of(wide_of(rows), run=SUMMARY), whole=whole))
+    assert verdict.kind == kind
+    words = (
+        "rank 0 (node0) may be slow, which costs at most 3.0 %, but chance alone does that in 5.0 %"
+    )
+    assert (words in verdict.sentence) == (kind == "rotating")
+
+
 def test_of_several_kernels_that_may_wait_together_the_longest_is_an_example() -> None:
     given = inputs_of(wide_of([(r, i, 0.0) for r in range(RANKS) for i in range(COUNT)]))
     usual, rows = 100 * MS, list[tuple[int, str, int]]()
