@@ -35,7 +35,8 @@ EXIT_TOOL = 5
 
 OUT_OF_MEMORY = re.compile(
     r"memory|can't start new thread|failed to map segment|spawn.*thread|thread creation|bad_alloc"
-    r"|codec configuration error",  # Pillow, whose compressor got none
+    r"|codec configuration error"  # Pillow, whose compressor got none
+    r"|previously been poisoned",  # polars, if what another thread began got none
     re.IGNORECASE,
 )
 """Messages of libraries that get no memory."""
@@ -113,6 +114,8 @@ def run_in_child(words: Sequence[str]) -> int | None:
         from rankscope.util.lifetime import end_with_parent
 
         end_with_parent(parent)
+        # for the trace of a failed allocation polars allocates again, and then waits for itself
+        os.environ["RUST_BACKTRACE"] = "0"
         return None
     for number in PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:

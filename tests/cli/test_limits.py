@@ -140,6 +140,7 @@ def working(work: str) -> subprocess.Popen[str]:
         'create table t as select range a, random() b from range(10000000)")',
         "import duckdb\ntry: raise duckdb.OutOfMemoryException('no more')\n"
         "except duckdb.Error as error: raise ValueError('the file is damaged') from error",
+        "raise pl.exceptions.PanicException('LazyLock instance has previously been poisoned')",
         "import threading; threading.stack_size(2**30)\n"
         "for _ in range(9): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
         "import io\nfrom PIL import Image\nImage.init()\n"  # room for Pillow, not for zlib
@@ -156,6 +157,15 @@ def test_memory_that_ends_in_the_middle_is_one_line(work: str) -> None:
     assert "the memory is not enough" in said[0]
     assert "Traceback" not in err
     assert out == ""
+
+
+def test_no_trace_of_rust_is_written_where_memory_is_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes memory; where that fails, the process waits for itself for ever."""
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    out, _ = working("print(os.environ['RUST_BACKTRACE'])").communicate(timeout=60)
+    assert out == "0\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
