@@ -65,7 +65,7 @@ def contradictions(comparison: Comparison) -> Iterator[str]:
     }
     leading = () if verdict.leading is None else verdict.leading.ranks
     unnamed = sorted(spoken - {*verdict.named, *leading})
-    if verdict.kind is not VerdictKind.INCONCLUSIVE and unnamed:
+    if verdict.kind is not VerdictKind.INCONCLUSIVE and unnamed and not verdict.members:
         yield f"the sentence names ranks {unnamed}, the verdict does not"
     if verdict.ranks and (verdict.gain is None or verdict.gain < LEAST_GAIN):
         yield f"ranks {verdict.ranks} are named for a gain of {verdict.gain}"

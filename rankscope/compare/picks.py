@@ -182,7 +182,7 @@ def picks_of(
         verdict.slow_sets,
         verdict.sets_with_more_work,
         Counter(comparison.rows(["iteration"], flags=True).filter("flagged")["iteration"]),
-        leads if verdict.leading is None else [(verdict.leading.ranks, ())],
+        leads if leads or verdict.leading is None else [(verdict.leading.ranks, ())],
         comparison.tables.database,
         comparison.roles.of,
     )

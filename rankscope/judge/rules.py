@@ -299,7 +299,8 @@ def rotating(judged: Judgement) -> Verdict | None:
     # iterations in which others differ as much, slower or faster
     at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
     differ = slowest[at_once].sum() >= MOST * slowest.sum()
-    lead, aside = _leads_all(judged)
+    leading = _small_lead(judged)
+    lead = story.lead if leading is None else story.second
     by_chance = _chance(lead) > RARE and (len(most) > 1 or differ)
     if not (story.loaders_bind or by_chance):
         return None
@@ -322,8 +323,17 @@ def rotating(judged: Judgement) -> Verdict | None:
                 for rank, numbers in own
             )
             how = f"{', '.join(before)} and {final} {held}"
+    aside = ""
+    if leading is not None:
+        hosts = whole_hosts(leading.ranks, inputs.hosts)
+        aside = (
+            f"; {lowered(who(leading.ranks, inputs.hosts, hosts))} may be slow, which costs "
+            f"{judged.part(leading.gain_ns)}, but chance alone does that in "
+            f"{percent(leading.chance or 0.0)} of such runs"
+        )
     return Verdict(
         kind=VerdictKind.ROTATING,
+        leading=leading,
         holders=()
         if story.loaders_bind or len(most) < 2
         else tuple(Holder(rank, tuple(numbers)) for rank, numbers in own),
@@ -343,17 +353,14 @@ def rotating(judged: Judgement) -> Verdict | None:
     )
 
 
-def _leads_all(judged: Judgement) -> tuple[Slow | None, str]:
-    """Who leads, and who may be slow beside it, in words: one that costs little hides nobody."""
-    inputs, lead, second = judged.inputs, judged.inputs.story.lead, judged.inputs.story.second
-    if lead is None or second is None:
-        return lead, ""
-    gain, hosts = _saved(judged, lead.ranks), whole_hosts(lead.ranks, inputs.hosts)
-    if not gain < MUCH * inputs.total_ns < judged.everything_ns - gain:
-        return lead, ""
-    name = lowered(who(lead.ranks, inputs.hosts, hosts))
-    chance = f"chance alone does that in {percent(_chance(lead))} of such runs"
-    return second, f"; {name} may be slow, which costs {judged.part(gain)}, but {chance}"
+def _small_lead(judged: Judgement) -> Leading | None:
+    """Who may be slow, but costs little beside what nobody explains."""
+    lead = judged.inputs.story.lead
+    if lead is None or judged.inputs.story.second is None:
+        return None
+    gain, much = _saved(judged, lead.ranks), MUCH * judged.inputs.total_ns
+    is_small = gain < much < judged.everything_ns - gain
+    return _leading(judged, lead.ranks, gain, lead) if is_small else None
 
 
 def undecided(judged: Judgement) -> Verdict | None:

@@ -41,7 +41,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         for each in events
         if 2 * len(each.pattern.iterations) < len(excess.numbers) and regular.isdisjoint(each.ranks)
     ]
-    traits, lead, _ = _traits(_without(excess, rare), noise, spans)
+    traits, lead, _ = _traits(excess, noise, spans, rare)
     rest = _without(excess, traits)
     facts = _facts(rest, noise)
     first = next(iter((*traits, *facts, lead)))
@@ -60,7 +60,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     slow = _joined(slow, excess)
     second = None
     if lead is not None and spans is None and (lead.chance or 0.0) <= RARE:
-        second = _slowest(_others(_without(rest, rare), lead), noise, None)
+        second = _slowest(_others(rest, lead), noise, None, rare)
     return Story(noise, tuple(slow), lead, len(excess.numbers), fast, loaders_bind, second)
 
 
@@ -76,7 +76,7 @@ def _is_sure(trait: Slow) -> bool:
 
 
 def _traits(
-    excess: Excess, noise: float, spans: Floats | None
+    excess: Excess, noise: float, spans: Floats | None, rare: Sequence[Slow] = ()
 ) -> tuple[list[Slow], Slow | None, Excess]:
     """The sets of ranks that are slow beyond chance, costliest first, and who leads the others.
 
@@ -84,7 +84,7 @@ def _traits(
     """
     traits, rest = list[Slow](), excess
     while len(traits) < FEW:
-        trait = _slowest(excess, noise, spans)
+        trait = _slowest(excess, noise, spans, rare)
         if trait is None or not _is_sure(trait):
             return traits, trait, rest
         traits.append(trait)
@@ -153,18 +153,20 @@ def _loaders_bind(excess: Excess, claim: Slow) -> bool:
     return bool(steady < varied and lag < MUCH * np.nanmedian(length))
 
 
-def _slowest(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
+def _slowest(
+    excess: Excess, noise: float, spans: Floats | None, rare: Sequence[Slow] = ()
+) -> Slow | None:
     """The set of ranks that costs most, and how likely it is by chance.
 
     Where chance may have done it, by the phases of which the noise does not hide it.
     """
-    trait = _costliest_set(excess, {None: noise}, spans)
+    trait = _costliest_set(excess, {None: noise}, spans, rare)
     if spans is not None or (trait is not None and _is_sure(trait)):
         return trait
     layout = excess.roles, excess.hosts
     noises = {each: noise_of(excess.within(each).share, *layout) for each in excess.phases}
     quiet: dict[str | None, float] = {p: each for p, each in noises.items() if each < HALF * noise}
-    in_phase = _costliest_set(excess, quiet, None)
+    in_phase = _costliest_set(excess, quiet, None, rare)
     return in_phase if in_phase is not None and _is_sure(in_phase) else trait
 
 
@@ -203,10 +205,17 @@ def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
 
 
 def _costliest_set(
-    excess: Excess, noises: Mapping[str | None, float], spans: Floats | None
+    excess: Excess,
+    noises: Mapping[str | None, float],
+    spans: Floats | None,
+    rare: Sequence[Slow] = (),
 ) -> Slow | None:
-    """The set of ranks that costs most by a phase or all work (None), and its chance."""
-    parts: dict[str | None, Floats] = {}
+    """The set of ranks that costs most by a phase or all work (None), and its chance.
+
+    Rare events make no rank slow, but others may have such events as well.
+    """
+    every, excess = excess, _without(excess, rare)
+    parts, calm = dict[str | None, Floats](), list[Floats]()
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     for phase, noise in noises.items():
         limit = max(NOISE * noise, BY_NATURE)
@@ -225,7 +234,9 @@ def _costliest_set(
             own = np.nansum(excess.total, axis=1)
             sets = [each for each in sets if (spans.sum(axis=1) >= HALF * own)[each[0]].all()]
         tried += [(phase, *each) for each in sets]
-        parts |= {phase: cells} if sets else {}
+        if sets:
+            parts[phase] = np.clip(every.within(phase).share, -limit, limit)
+            calm.append(cells)
     if not tried:
         return None
     judged = [*parts]
@@ -233,6 +244,7 @@ def _costliest_set(
         [*parts.values()] if spans is None else [spans],
         excess.roles,
         [(judged.index(p), rows if when.always else apart) for p, apart, rows, when, _ in tried],
+        calm if spans is None else None,
     )
     role_sizes = np.bincount(excess.roles)
     best, worth = None, 0.0
@@ -245,7 +257,8 @@ def _costliest_set(
             then = np.isin(excess.numbers, pattern.iterations)
             share = excess.within(phase).share
             limit = max(NOISE * noises[phase], BY_NATURE, np.median(share[np.ix_(rows, then)]))
-            cells = np.clip(share, -limit, limit)
+            cells = np.clip(every.within(phase).share, -limit, limit)
+            cells[rows] = np.clip(share[rows], -limit, limit)
             if spans is not None:  # of as many blocks as spans in each
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
