@@ -39,7 +39,10 @@ LARGEST = 2**20
 """A payload of more bytes is not NCCL's."""
 
 EXCHANGED = 4
-"""Sends and receives of a group that are an all-to-all: fewer may be of neighbours in a ring."""
+"""Peers that a group sends to and receives from, which make it an all-to-all.
+
+Fewer may be neighbours in a ring. Where payloads do not tell the peers, each call counts as one.
+"""
 
 UNREAD = (
     "NCCL's description of its communicators has an unknown layout and is not used: NVTX payloads"
@@ -95,12 +98,18 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
     if calls is None:
         return None
     described = pl.col("message").is_not_null()
-    sent, got = ((pl.col("name") == each).sum() for each in ("ncclSend", "ncclRecv"))
+    sent, got = (pl.col("to").filter(pl.col("name") == each) for each in SIDES)
+    sent, got = (
+        pl.when(each.null_count() == 0).then(each.n_unique()).otherwise(each.len())
+        for each in (sent, got)
+    )
     scopes = calls.group_by("scope").agg(
         _only(pl.col("communicator").filter(described)),
         pl.when(pl.col("name").filter(described).n_unique() == 1).then(pl.col("message").sum()),
         both=pl.min_horizontal(sent, got),
-        peers=pl.when(pl.col("to").count() == sent + got).then(pl.col("to").str.join(", ")),
+        peers=pl.when(pl.col("to").count() == pl.col("name").is_in([*SIDES]).sum()).then(
+            pl.col("to").str.join(", ")
+        ),
     )
     launches = kernels.drop_nulls(["launch", "launch_thread"]).sort("launch")
     sends = (pl.col("operation") == POINT_TO_POINT) & (
