@@ -34,13 +34,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         # as long as all work, unless only loading, a part of them, is known
         spans = (spans - usual) * np.fmax(work / np.fmax(usual.sum(axis=1, keepdims=True), 1), 1)
     noise = noise_of(excess.share, excess.roles, excess.hosts)
-    events = _facts(excess, noise)
-    regular = {rank for each in events if each.pattern.has_one_reason for rank in each.ranks}
-    rare = [
-        each
-        for each in events
-        if 2 * len(each.pattern.iterations) < len(excess.numbers) and regular.isdisjoint(each.ranks)
-    ]
+    rare = _rare(excess, _facts(excess, noise))
     traits, lead, _ = _traits(excess, noise, spans, rare)
     rest = _without(excess, traits)
     facts = _facts(rest, noise)
@@ -62,6 +56,19 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     if lead is not None and spans is None and (lead.chance or 0.0) <= RARE:
         second = _slowest(_others(rest, lead), noise, None, rare)
     return Story(noise, tuple(slow), lead, len(excess.numbers), fast, loaders_bind, second)
+
+
+def _rare(excess: Excess, facts: Sequence[Slow]) -> list[Slow]:
+    """The single events of ranks that are usually not half as slow."""
+    regular = {rank for each in facts if each.pattern.has_one_reason for rank in each.ranks}
+    rare = list[Slow]()
+    for each in facts:
+        then = np.isin(excess.numbers, each.pattern.iterations)
+        if regular.isdisjoint(each.ranks) and 2 * then.sum() < len(then):
+            share = excess.share[np.isin(excess.ranks, each.ranks)]
+            if np.median(share[:, ~then]) < HALF * np.median(share[:, then]):
+                rare.append(each)
+    return rare
 
 
 def _without(excess: Excess, claims: Sequence[Slow]) -> Excess:

@@ -34,6 +34,14 @@ def test_events_of_a_rank_that_is_always_slow_are_no_change() -> None:
     assert not [each for each in others if each.ranks != (2,)]
 
 
+def test_a_slow_rank_with_some_events_is_slow_in_all_iterations() -> None:
+    """Some of its iterations exceed 5 %, from which on they are events."""
+    late = noise(4, 11)
+    late[0] += [5.6, 4.4, 4.6, 4.3, 4.5, 5.7, 5.6, 4.4, 5.8, 4.6, 5.7]
+    (found,) = story(late).slow
+    assert (found.ranks, found.pattern.always) == ((0,), True)
+
+
 def test_ranks_with_a_period_and_a_single_event_are_said_once() -> None:
     late = noise(8, 20)
     late[0, [1, 5, 9, 13, 17]] += 22.0
