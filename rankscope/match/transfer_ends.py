@@ -117,8 +117,9 @@ class _Ends:
         """The sides that belong together, and who of them sends."""
         found: list[Pair] = []
         left: list[Side] = []
-        for alike in self._by_counts(sides).values():
-            pairs = self._directed(self._alike(alike))
+        groups = [*self._by_counts(sides).values()]
+        for place, alike in enumerate(groups):
+            pairs = self._directed(self._alike(alike, groups[:place] + groups[place + 1 :]))
             found += pairs
             left += [] if pairs else alike
         return found + self._directed(self._parts(left))
@@ -135,11 +136,21 @@ class _Ends:
             alike.setdefault(self._iteration[side.rows].tobytes(), []).append(side)
         return alike
 
-    def _alike(self, sides: list[Side]) -> list[Pair]:
-        """Each side with its partner among them; all or none."""
+    def _alike(self, sides: list[Side], others: list[list[Side]]) -> list[Pair]:
+        """Each side with its partner among them; all or none.
+
+        None where a part of the calls of one side is nearer by far to another: the first and the
+        last stage of a pipeline keep the same pace, but each ends with its neighbour.
+        """
         partner, close = self._partners(sides, sides)
         if -1 in partner:
             return []
+        whole = self._within(sides[0], [[sides[partner[0]]]])
+        apart = LARGEST_NS if whole is None else whole[2]
+        if apart > NEIGHBOURS * SHARPEST_NS:
+            parts = self._within(sides[0], others), *(self._within(e[0], [sides]) for e in others)
+            if any(part is not None and NEIGHBOURS * part[2] < apart for part in parts):
+                return []
         pairs = [(one, other) for one, other in enumerate(partner) if one < other]
         return [Pair(sides[one], sides[other], close) for one, other in pairs]
 
@@ -148,13 +159,13 @@ class _Ends:
         found: list[Pair] = []
         while sides:
             few, *others = self._by_counts(sides).values()
-            if pairs := self._alike(few):
+            if pairs := self._alike(few, others):
                 found, sides = found + pairs, [*chain(*others)]
                 continue
             within = self._within(few[0], others)
             if within is None:
                 return []
-            number, places = within
+            number, places, _ = within
             parts = [self._split(each, places) for each in others[number]]
             partner, close = self._partners(few, [part for part, _ in parts])
             if partner[0] < 0:
@@ -183,8 +194,8 @@ class _Ends:
         rest = np.delete(rows, places, axis=1)
         return Side(side.rank, rows[:, places].ravel()), Side(side.rank, rest.ravel())
 
-    def _within(self, side: Side, others: list[list[Side]]) -> tuple[int, Numbers] | None:
-        """The number of the sides among which its partner is, and the places of its calls."""
+    def _within(self, side: Side, others: list[list[Side]]) -> tuple[int, Numbers, float] | None:
+        """Among which sides its partner is, the places of its calls, how far these end apart."""
         own, best, found = self._by_iteration(side), float(LARGEST_NS), None
         for number, alike in enumerate(others):
             linked = self._linked([side], alike)[0]
@@ -195,7 +206,7 @@ class _Ends:
                 chosen = np.unique(np.linspace(0, len(own) - 1, SEARCHED).astype(np.int64))
                 places, apart = _places(self._end[own[chosen]], self._end[rows[chosen]])
                 if apart < best:
-                    best, found = apart, (number, places)
+                    best, found = apart, (number, places, apart)
         return found
 
     def _linked(self, sides: list[Side], others: list[Side]) -> NDArray[np.bool_]:

@@ -121,11 +121,11 @@ def test_neighbours_that_are_given_need_not_start_apart() -> None:
     assert paired_by_ends(pl.concat(streams), [(0, 2), (1, 2)]).is_empty(), "3 has no neighbour"
 
 
-def of_one_stream(*, late: int = 0) -> list[pl.DataFrame]:
+def of_one_stream(*, late: int = 0, wobble: int = 900_000) -> list[pl.DataFrame]:
     """Two pipelines of four stages, each with one stream for both neighbours; 4 batches a step.
 
     Rank `stage * 2 + pipeline`; each clock has an offset of its own. `late`: of the first batch's
-    way between the first stages, on the side of the second one.
+    way between the first stages, on the side of the second one. `wobble`: of the pace, up to.
     """
     random = Random(1)
     ends: dict[int, list[tuple[int, int, int]]] = {}
@@ -134,7 +134,7 @@ def of_one_stream(*, late: int = 0) -> list[pl.DataFrame]:
             for batch in range(8):  # down, then back up
                 for hop in range(3):
                     edge = hop if batch < 4 else 2 - hop
-                    end = (step * 80 + batch * 8 + hop * 2) * 1_000_000 + random.randrange(900_000)
+                    end = (step * 80 + batch * 8 + hop * 2) * 1_000_000 + random.randrange(wobble)
                     for stage in (edge, edge + 1):
                         more = late * (edge == 0 and batch == 0 and stage == 1)
                         wait = random.randrange(100_000, 900_000)
@@ -157,6 +157,12 @@ def test_a_stage_may_send_to_both_neighbours_on_one_stream() -> None:
     instance = clock.group_by("group", "iteration", "ordinal")
     same = instance.agg(pl.len(), pl.col("rank").n_unique(), apart=pl.max("end") - pl.min("end"))
     assert {*same.select("len", "rank", "apart").rows()} == {(2, 2, 0)}
+
+
+def test_stages_at_the_same_pace_are_no_partners() -> None:
+    """The first and the last stage of the only pipeline send equally often; so do the others."""
+    output = paired_by_ends(pl.concat(of_one_stream(wobble=30_000)[::2]))
+    assert {*output["label"]} == {"ranks 0 and 2", "ranks 2 and 4", "ranks 4 and 6"}
 
 
 @pytest.mark.parametrize(
