@@ -299,8 +299,10 @@ def rotating(judged: Judgement) -> Verdict | None:
     # iterations in which others differ as much, slower or faster
     at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
     differ = slowest[at_once].sum() >= MOST * slowest.sum()
-    leading = _small_lead(judged)
-    lead = story.lead if leading is None else story.second
+    leading, lead, much = _lead(judged), story.lead, MUCH * inputs.total_ns
+    if leading is not None and leading.gain_ns < much < judged.everything_ns - leading.gain_ns:
+        lead = story.second  # one that costs little hides nobody
+    aside = "" if story.loaders_bind else _may_be_slow(judged, leading)
     by_chance = _chance(lead) > RARE and (len(most) > 1 or differ)
     if not (story.loaders_bind or by_chance):
         return None
@@ -323,17 +325,9 @@ def rotating(judged: Judgement) -> Verdict | None:
                 for rank, numbers in own
             )
             how = f"{', '.join(before)} and {final} {held}"
-    aside = ""
-    if leading is not None:
-        hosts = whole_hosts(leading.ranks, inputs.hosts)
-        aside = (
-            f"; {lowered(who(leading.ranks, inputs.hosts, hosts))} may be slow, which costs "
-            f"{judged.part(leading.gain_ns)}, but chance alone does that in "
-            f"{percent(leading.chance or 0.0)} of such runs"
-        )
     return Verdict(
         kind=VerdictKind.ROTATING,
-        leading=leading,
+        leading=leading if aside else None,
         holders=()
         if story.loaders_bind or len(most) < 2
         else tuple(Holder(rank, tuple(numbers)) for rank, numbers in own),
@@ -348,19 +342,29 @@ def rotating(judged: Judgement) -> Verdict | None:
         "where no rank holds them up, and one whose queue is empty holds up the others. Faster "
         "loading would save"
         if story.loaders_bind
-        else f"No rank in particular is slow: {how}{phase}{aside}. Without imbalance the run "
-        "would save",
+        else f"No rank in particular is slow: {how}{phase}{aside}. "
+        "Without imbalance the run would save",
     )
 
 
-def _small_lead(judged: Judgement) -> Leading | None:
-    """Who may be slow, but costs little beside what nobody explains."""
+def _may_be_slow(judged: Judgement, leading: Leading | None) -> str:
+    """A clause on who leads beside what is said; empty where nobody does, or at no cost."""
+    if leading is None or leading.gain_ns < LEAST_GAIN * judged.inputs.total_ns:
+        return ""
+    hosts = judged.inputs.hosts
+    name = lowered(who(leading.ranks, hosts, whole_hosts(leading.ranks, hosts)))
+    return (
+        f"; {name} may be slow, which costs {judged.part(leading.gain_ns)}, but chance alone does "
+        f"that in {percent(leading.chance or 0.0)} of such runs"
+    )
+
+
+def _lead(judged: Judgement) -> Leading | None:
+    """Who leads, if it is unlikely, and what fixing it would save."""
     lead = judged.inputs.story.lead
-    if lead is None or judged.inputs.story.second is None:
+    if lead is None or _chance(lead) > RARE:
         return None
-    gain, much = _saved(judged, lead.ranks), MUCH * judged.inputs.total_ns
-    is_small = gain < much < judged.everything_ns - gain
-    return _leading(judged, lead.ranks, gain, lead) if is_small else None
+    return _leading(judged, lead.ranks, _saved(judged, lead.ranks), lead)
 
 
 def undecided(judged: Judgement) -> Verdict | None:
@@ -461,6 +465,8 @@ def balanced(judged: Judgement) -> Verdict:
     inputs = judged.inputs
     unsaid = judged.cost_ns < LEAST_GAIN * inputs.total_ns or inputs.claims
     nobody = f"no rank is slow beyond chance by {percent(BY_NATURE)} or more; "
+    leading = _lead(judged)
+    aside = _may_be_slow(judged, leading)
     details = "".join(f"; {each}" for each in (*held_up(inputs, MUCH), *changed(inputs)))
     if (fast := _fast(judged)) is not None:
         details += f"; {fast.difference}, and if all needed as little the run would save "
@@ -474,7 +480,8 @@ def balanced(judged: Judgement) -> Verdict:
         sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
         f"{counted(len(inputs.excess.ranks), 'rank')}, "
         f"{'' if unsaid else nobody}all imbalance together costs "
-        f"{judged.part(judged.cost_ns)} of the time{details}",
+        f"{judged.part(judged.cost_ns)} of the time{details}{aside}",
+        leading=leading if aside else None,
     )
 
 

@@ -182,7 +182,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     ] = ()
     leading: Annotated[
         Leading | None,
-        says("of some `inconclusive` and `rotating` verdicts: the ranks that lead; else null"),
+        says("of some verdicts that name nobody: the ranks that lead; else null"),
     ] = None
     holders: Annotated[
         tuple[Holder, ...],

@@ -301,6 +301,16 @@ def test_a_lead_of_small_cost_hides_nobody(more_ms: int, chance: float, kind: st
     assert (words in verdict.sentence) == (kind == "rotating")
 
 
+@pytest.mark.parametrize(("chance", "said"), [(0.02, True), (0.5, False)])
+def test_balanced_says_who_may_be_slow(chance: float, said: bool) -> None:
+    whole = Story(0.03, (), Slow((0,), ALL, chance), COUNT)
+    verdict = judge(replace(late((0,), always, 3), whole=whole))
+    assert (verdict.kind, verdict.leading is not None) == ("balanced", said)
+    assert ("rank 0 (node0) may be slow, which costs at most 3.0 %" in verdict.sentence) == said
+    nearly = judge(replace(late((0,), always, 0.5), whole=whole))
+    assert nearly.leading is None
+
+
 def test_of_several_kernels_that_may_wait_together_the_longest_is_an_example() -> None:
     given = inputs_of(wide_of([(r, i, 0.0) for r in range(RANKS) for i in range(COUNT)]))
     usual, rows = 100 * MS, list[tuple[int, str, int]]()
