@@ -102,13 +102,15 @@ def chance_of_levels(
     if count - known < 1:
         return 0.0
     cells = cells.copy()
-    if then is not None and not then.all():  # a change is compared with how the others change
-        cells = cells[:, then] - cells[:, ~then].mean(axis=1, keepdims=True)
     for role in np.unique(roles[others]):
         cells[roles == role] -= cells[(roles == role) & others].mean(axis=0)
     level = float(cells[rows].mean())
     calm, beside = cells[others], cells[suspects]
     beside = beside - beside.mean(axis=1, keepdims=True)
+    if then is not None and not then.all():
+        for some in (then, ~then):
+            part = cells[np.ix_(rows, some)]
+            beside[np.ix_(np.isin(suspects, rows), some)] = part - part.mean(axis=1, keepdims=True)
     both = np.append(np.flatnonzero(others), suspects)
     reached = 0
     # what the suspects do beside their levels may be noise that lasts longer

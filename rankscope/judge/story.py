@@ -270,8 +270,11 @@ def _costliest_set(
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
                 then = np.ones(len(blocks), dtype=np.bool_)
-            when = None if pattern.period else then
-            levels = chance_of_levels(cells, excess.roles, excess.hosts, rows, apart, when)
+            layout = excess.roles, excess.hosts
+            levels = chance_of_levels(cells, *layout, rows, apart, then)
+            if not (pattern.period or then.all()):  # or by how the others change, if that is rarer
+                change = cells[:, then] - cells[:, ~then].mean(axis=1, keepdims=True)
+                levels = min(levels, chance_of_levels(change, *layout, rows, apart) / RARE)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
