@@ -227,13 +227,13 @@ def slow_link(judged: Judgement) -> Verdict | None:
     groups = slow.slow["group"].n_unique()
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
     more = f", one of {groups} slow ones{shared}," * (groups > 1)
-    named = ranks_text(tuple(sorted(members)), MOST_LISTED)
+    ranks = ranks_text(tuple(sorted(members)), MOST_LISTED)
     adapters = network_words(
         inputs.tables((*inputs.hosts,)), members, {*iterations}, inputs.numbers, inputs.hosts
     )
     return replace(
         verdict,
-        sentence=f"The transfer is slow: {first['operation']} among {named} "
+        sentence=f"The transfer is slow: {first['operation']} among {ranks} "
         f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])} once "
         f"all have arrived, usually {ms(first['usual_ns'])}, "
         f"{when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
@@ -299,7 +299,7 @@ def rotating(judged: Judgement) -> Verdict | None:
     # iterations in which others differ as much, slower or faster
     at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
     differ = slowest[at_once].sum() >= MOST * slowest.sum()
-    leading, lead, much = _lead(judged), story.lead, MUCH * inputs.total_ns
+    leading, lead, much = _unlikely_lead(judged), story.lead, MUCH * inputs.total_ns
     if leading is not None and leading.gain_ns < much < judged.everything_ns - leading.gain_ns:
         lead = story.second  # one that costs little hides nobody
     aside = "" if story.loaders_bind else _may_be_slow(judged, leading)
@@ -359,8 +359,8 @@ def _may_be_slow(judged: Judgement, leading: Leading | None) -> str:
     )
 
 
-def _lead(judged: Judgement) -> Leading | None:
-    """Who leads, if it is unlikely, and what fixing it would save."""
+def _unlikely_lead(judged: Judgement) -> Leading | None:
+    """Who leads more clearly than chance often does, and what fixing it would save."""
     lead = judged.inputs.story.lead
     if lead is None or _chance(lead) > RARE:
         return None
@@ -465,7 +465,7 @@ def balanced(judged: Judgement) -> Verdict:
     inputs = judged.inputs
     unsaid = judged.cost_ns < LEAST_GAIN * inputs.total_ns or inputs.claims
     nobody = f"no rank is slow beyond chance by {percent(BY_NATURE)} or more; "
-    leading = _lead(judged)
+    leading = _unlikely_lead(judged)
     aside = _may_be_slow(judged, leading)
     details = "".join(f"; {each}" for each in (*held_up(inputs, MUCH), *changed(inputs)))
     if (fast := _fast(judged)) is not None:

@@ -34,10 +34,12 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         # as long as all work, unless only loading, a part of them, is known
         spans = (spans - usual) * np.fmax(work / np.fmax(usual.sum(axis=1, keepdims=True), 1), 1)
     noise = noise_of(excess.share, excess.roles, excess.hosts)
-    rare = _rare(excess, _facts(excess, noise))
+    facts = _facts(excess, noise)
+    rare = _rare(excess, facts)
     traits, lead, _ = _traits(excess, noise, spans, rare)
     rest = _without(excess, traits)
-    facts = _facts(rest, noise)
+    if traits:
+        facts = _facts(rest, noise)
     first = next(iter((*traits, *facts, lead)))
     loaders_bind = first is not None and is_loading(excess, first) and _loaders_bind(excess, first)
     if loaders_bind:

@@ -192,19 +192,25 @@ def test_a_group_on_several_streams_is_no_all_to_all(report: Path) -> None:
     assert {*nccl(report)["operation"]} == {"point_to_point"}
 
 
-def test_sends_and_receives_name_their_peers(report: Path) -> None:
-    """As NCCL lays out `ncclSend` and `ncclRecv`: a communicator, bytes, and a place in it."""
+def with_peers(report: Path, calls: Iterable[tuple[str, int]]) -> Path:
+    """Each launch is of a group of these calls, which name their peers in the communicator 5."""
     laid_out(report)
     entry = "(domainId, schemaId, name, offset)"
     of_field = (DOMAIN, SCHEMA, "Peer rank", 16)
     with_rows(report, f"NVTX_PAYLOAD_SCHEMA_ENTRIES {entry}", of_field)
     for start, end, thread in sending(report):
-        rows = [(start - 40, start - 35, thread, "ncclGroupStart", None, None)]
-        for i, (name, peer) in enumerate((("ncclSend", 2), ("ncclRecv", 0))):
+        rows = [(start - 90, start - 88, thread, "ncclGroupStart", None, None)]
+        for i, (name, peer) in enumerate(calls):
             of_call = blob(5, peer=peer)
-            rows.append((start - 30 + 5 * i, start - 27 + 5 * i, thread, name, None, of_call))
+            rows.append((start - 80 + 5 * i, start - 77 + 5 * i, thread, name, None, of_call))
         ranges(report, [*rows, (start - 10, end + 10, thread, "ncclGroupEnd", None, None)])
-    assert {*nccl(report)["communicator"]} == {"5 to 2, from 0"}
+    return report
+
+
+def test_sends_and_receives_name_their_peers(report: Path) -> None:
+    """As NCCL lays out `ncclSend` and `ncclRecv`: a communicator, bytes, and a place in it."""
+    calls = [("ncclSend", 2), ("ncclRecv", 0)]
+    assert {*nccl(with_peers(report, calls))["communicator"]} == {"5 to 2, from 0"}
 
 
 @pytest.mark.parametrize(("peers", "operation"), [(1, "point_to_point"), (4, "all_to_all")])
@@ -212,17 +218,8 @@ def test_many_tensors_for_one_peer_are_no_all_to_all(
     report: Path, peers: int, operation: str
 ) -> None:
     """As of ring attention: keys and values, and their gradients, to the next rank."""
-    laid_out(report)
-    entry = "(domainId, schemaId, name, offset)"
-    of_field = (DOMAIN, SCHEMA, "Peer rank", 16)
-    with_rows(report, f"NVTX_PAYLOAD_SCHEMA_ENTRIES {entry}", of_field)
-    for start, end, thread in sending(report):
-        rows = [(start - 90, start - 88, thread, "ncclGroupStart", None, None)]
-        for i, name in enumerate(4 * PAIR):
-            of_call = blob(5, peer=2 + i // 2 % peers)
-            rows.append((start - 80 + 5 * i, start - 77 + 5 * i, thread, name, None, of_call))
-        ranges(report, [*rows, (start - 10, end + 10, thread, "ncclGroupEnd", None, None)])
-    assert {*nccl(report)["operation"]} == {operation}
+    calls = [(name, 2 + i // 2 % peers) for i, name in enumerate(4 * PAIR)]
+    assert {*nccl(with_peers(report, calls))["operation"]} == {operation}
 
 
 def test_the_end_of_a_group_that_began_before_the_capture(report: Path) -> None:
