@@ -322,7 +322,8 @@ def _looks(
     ]
     if not looks:
         worst = _worst(per)
-        looks.append(Look(f"The worst iteration: {worst}", (), (worst,), axes.windows(worst)))
+        where = "Where they differ most" if rows["rank"].n_unique() > 1 else "The longest one"
+        looks.append(Look(f"{where}: iteration {worst}", (), (worst,), axes.windows(worst)))
     if rows["iteration"].n_unique() > 1:
         marked = flagged + Counter({number for _, when in slow for number in when})
         typical = _typical(per, marked, [each.iteration for each in looks])

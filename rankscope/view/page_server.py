@@ -153,8 +153,9 @@ class RunAnswers:
         chosen = self._ranks(comparison, ranks)
         labels = {each.rank: each.title for each in picks_of(comparison, self._metric).picks}
         shown = timeline(comparison, with_last_to_arrive(comparison, chosen, [number]), [number])
-        detail = ShownTimeline(shown, is_of_picks=False)
-        chart, tables = timeline_section(detail, {rank: labels.get(rank, "") for rank in chosen})
+        chart, tables = timeline_section(
+            ShownTimeline(shown), {rank: labels.get(rank, "") for rank in chosen}
+        )
         return safe({"chart": chart, "tables": tables})
 
     def states(self, iter_range: str, rank: str, iteration: str) -> Document:

@@ -185,7 +185,9 @@ def test_of_one_iteration_none_is_typical() -> None:
     (given,) = picked(values, 2, more=(2,)).looks
     assert given.title == "Where rank 2 has more to do: iteration 0"
     [worst] = picked(values).looks
-    assert worst.title == "The worst iteration: 0"
+    assert worst.title == "Where they differ most: iteration 0"
+    [longest] = picked({0: [5]}).looks
+    assert longest.title == "The longest one: iteration 0"
 
 
 def test_a_rank_is_looked_at_in_the_file_of_the_others() -> None:

@@ -125,7 +125,7 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     picks = [each.rank for each in picks_of(analysis, None).picks]
     assert {lane["rank"] for lane in output["timeline"]["lanes"]} >= {*picks}
     shown = output["timeline"]
-    assert shown["caption"].startswith(f"Iteration {shown['iteration']}, in which")
+    assert shown["caption"].startswith(f"Iteration {shown['iteration']}: ")
     title = re.search("<title>(.*?)</title>", made(cli, sample.db))
     assert title is not None
     assert title[1].startswith("Rank 2 (node1)")

@@ -30,7 +30,6 @@ class ShownTimeline(Struct, frozen=True):
 
     timeline: Timeline | None
     reason: str = ""
-    is_of_picks: bool = True  # in the iteration in which they differ most
 
 
 def timeline_section(
@@ -57,7 +56,7 @@ def timeline_section(
     )
     late = last_arrival(timeline)
     chart = {
-        "caption": _caption(timeline, all_lanes, late, detail.is_of_picks),
+        "caption": _caption(timeline, all_lanes, late),
         "iteration": timeline.iterations[0],
         "lanes": [
             {"rank": rank, "pick": labels.get(rank, LAST), "name": lane.name}
@@ -69,9 +68,7 @@ def timeline_section(
     return chart, [_collectives_table(timeline)]
 
 
-def _caption(
-    timeline: Timeline, lanes: TimelineLanes, late: LastArrival | None, is_of_picks: bool
-) -> str:
+def _caption(timeline: Timeline, lanes: TimelineLanes, late: LastArrival | None) -> str:
     """The iteration, who waits, the lanes, the precision of the clocks, and warnings."""
     residuals = timeline.ranks.filter(pl.col("axis") == "aligned")["residual_ns"].drop_nulls()
     largest = residuals.max()
@@ -81,9 +78,8 @@ def _caption(
     notes = (*lanes.notes, *(problem.message for problem in timeline.problems))
     more = "".join(f" {each[0].upper()}{each[1:]}." for each in notes)
     iterations = ", ".join(map(str, timeline.iterations))
-    differ = ", in which the picked ranks differ most" if is_of_picks else ""
     return (
-        f"Iteration {iterations}{differ}: {who_waits(timeline, late)}. Shown are phases, device "
+        f"Iteration {iterations}: {who_waits(timeline, late)}. Shown are phases, device "
         f"work, and collectives from arrival to end, with waiting hatched.{aligned}{more}"
     )
 

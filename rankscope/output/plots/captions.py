@@ -24,8 +24,8 @@ MOST_NAMED = 2
 
 STRAGGLERS = frozenset({VerdictKind.PERSISTENT, VerdictKind.TRANSIENT, VerdictKind.PERIODIC})
 
-CLAUSE = re.compile(r"[,;:] ")
-"""The end of a clause."""
+CLAUSE = re.compile(r"[;:] ")
+"""The end of a clause; a comma may stand in a list, or before "or"."""
 
 LONGEST_FOOTER = 600
 """Most characters of each line of the footer, before it is wrapped."""

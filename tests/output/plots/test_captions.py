@@ -47,8 +47,12 @@ SLOW = replace(
         ),
         (inconclusive("too few", "more"), "Inconclusive: too few"),
         (
-            inconclusive(f"{'many ranks, ' * 5}{'of all hosts, ' * 20}", "more"),
-            f"Inconclusive: {'many ranks, ' * 5}of all hosts, of all hosts",
+            inconclusive(f"{'many ranks, ' * 5}of all hosts; {'or others, ' * 20}", "more"),
+            f"Inconclusive: {'many ranks, ' * 5}of all hosts",
+        ),
+        (
+            inconclusive(f"either {'rank 3, ' * 12}or the rest is fast, mostly in load", "more"),
+            f"Inconclusive: either {'rank 3, ' * 12}or the rest is fast, mostly in load",
         ),
     ],
 )
