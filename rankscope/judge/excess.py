@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rankscope.judge.levels import FEW, MUCH, RARE
+from rankscope.judge.timing import quick_part
 from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.model.intervals import Flags, Floats
 from rankscope.model.kinds import PHASES, Phase
@@ -312,6 +313,17 @@ def lower_medians(values: Floats) -> Floats:
     return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=0)
 
 
+def _around(values: Floats) -> Floats:
+    """Values around their median; of two parts, around that of the part, if they change for good.
+
+    Args:
+        values: of successive iterations, as shares of the iteration.
+    """
+    first = quick_part(1 + values)
+    middle = np.median(values[first])
+    return values - (middle if first.all() else np.where(first, middle, np.median(values[~first])))
+
+
 def noise_of(share: Floats, roles: Index, hosts: Index) -> float:
     """How far a rank usually wanders around its own median, as a share of the iteration.
 
@@ -335,7 +347,10 @@ def noise_of(share: Floats, roles: Index, hosts: Index) -> float:
         difference = of_role - np.roll(of_role, 1, axis=0)
         count = difference.shape[1]
         if count >= FEW:
-            difference = difference - np.median(difference, axis=1, keepdims=True)
+            parts = np.diff(np.sort(difference, axis=1)).max(axis=1) > MUCH  # perhaps
+            for row in np.flatnonzero(parts):
+                difference[row] = _around(difference[row])
+            difference -= np.median(difference, axis=1, keepdims=True)
             difference *= count / (count - 0.8)
         spread += np.median(np.abs(difference), axis=1).tolist()
     return ROBUST / math.sqrt(2) * float(np.quantile(spread, 0.25)) if spread else 0.0

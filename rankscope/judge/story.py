@@ -306,7 +306,7 @@ def _alike(
         if unseen or not (pattern.always or regular):
             pattern = Pattern(VerdictKind.PERSISTENT, tuple(numbers.tolist()), always=True)
         in_pattern = np.isin(numbers, pattern.iterations)
-        medians = np.median(share[np.ix_(rows, in_pattern)], axis=1)
+        medians = lower_medians(share[np.ix_(rows, in_pattern)].T)[0]
         if medians.max() < BY_NATURE:
             return rows, pattern, 0.0
         kept = medians >= HALF * medians.max()
@@ -346,10 +346,14 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             pattern = replace(pattern, iterations=tuple(numbers[amount > 0].tolist()))
         fact = Slow(tuple(excess.ranks[members].tolist()), pattern, None)
         sought[fact.cells(excess)] = 0.0
-        then = excess.share[:, np.isin(numbers, pattern.iterations)]
+        during = np.isin(numbers, pattern.iterations)
+        then = excess.share[:, during]
         if pattern.since is not None or pattern.spells:  # others may have such spells as well
             suspects = np.union1d(np.flatnonzero(named), members)
-            if chance_of_levels(then, excess.roles, excess.hosts, members, suspects) > ALPHA:
+            layout = excess.roles, excess.hosts, members, suspects
+            change = then - excess.share[:, ~during].mean(axis=1, keepdims=True)
+            levels = chance_of_levels(change, *layout) / RARE
+            if min(levels, chance_of_levels(then, *layout)) > ALPHA:
                 continue
         others = np.delete(then, members, axis=0)  # all may differ as much in these iterations
         apart = ROBUST * np.median(np.abs(others - np.median(others, axis=0)), axis=0)

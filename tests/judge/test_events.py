@@ -1,9 +1,11 @@
 """Single events and lasting changes, beside what is always so."""
 
 import numpy as np
+import pytest
 
+from rankscope.judge.story import story_of
 from rankscope.model.kinds import VerdictKind
-from tests.judge.made import noise, ranks_of, story
+from tests.judge.made import excess, noise, ranks_of, story
 
 
 def test_a_change_is_compared_with_how_the_others_change() -> None:
@@ -47,3 +49,23 @@ def test_ranks_with_a_period_and_a_single_event_are_said_once() -> None:
     late[0, [1, 5, 9, 13, 17]] += 22.0
     late[4, [5, 9, 13, 17]] += 17.0
     assert ranks_of(story(late)) == [(0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "per_host", "level_ms"), [(4, 1, 0.0), (4, 2, 0.4), (16, 1, 0.0)]
+)
+@pytest.mark.parametrize("count", [20, 40])
+def test_a_rank_gets_slow_when_another_one_recovers(
+    ranks: int, per_host: int, level_ms: float, count: int
+) -> None:
+    """Both are slow in half of the iterations: neither always, nor is it noise."""
+    late = noise(ranks, count, 0.2, seed=count)
+    late[2, : count // 2] += 10.0
+    late[1, count // 2 :] += 10.0
+    late[0] -= level_ms  # ranks always differ a little
+    late[3] += level_ms
+    found = story_of(excess(late, per_host=per_host)).slow
+    assert {(*each.ranks, each.pattern.since, each.pattern.spells) for each in found} == {
+        (1, count // 2 + 1, ()),
+        (2, None, ((1, count // 2),)),
+    }

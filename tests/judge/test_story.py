@@ -194,7 +194,7 @@ def test_a_slow_host_beyond_what_its_ranks_share() -> None:
     assert found.ranks == (4, 5, 6, 7)
 
 
-@pytest.mark.parametrize("seed", [1, 4, 5, 9, 14])
+@pytest.mark.parametrize("seed", [1, 5, 9, 14])
 def test_ranks_that_are_all_slow_for_some_iterations(seed: int) -> None:
     """Each by as much; which of them are so for longest is chance, however they are grouped."""
     draw = np.random.default_rng(seed)
