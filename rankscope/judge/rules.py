@@ -228,14 +228,16 @@ def slow_link(judged: Judgement) -> Verdict | None:
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
     more = f", one of {groups} slow ones{shared}," * (groups > 1)
     ranks = ranks_text(tuple(sorted(members)), MOST_LISTED)
+    calls = first["per_iteration"]
+    mean = f" on average over {calls} calls" * (calls > 1)
     adapters = network_words(
         inputs.tables((*inputs.hosts,)), members, {*iterations}, inputs.numbers, inputs.hosts
     )
     return replace(
         verdict,
         sentence=f"The transfer is slow: {first['operation']} among {ranks} "
-        f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])} once "
-        f"all have arrived, usually {ms(first['usual_ns'])}, "
+        f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])}{mean} "
+        f"once all have arrived, usually {ms(first['usual_ns'])}, "
         f"{when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
         f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "
         "speed the run would save",

@@ -18,9 +18,9 @@ class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
 
     `saved`: ns by instance. `slow`: group, operation, label, members (ranks), on_host (whether
-    hosts carry it out), excess_ns (sum over the iterations), iterations, transfer_ns and usual_ns
-    (of a mean call, the medians of these iterations); a row per communicator and operation, most
-    excess first.
+    hosts carry it out), excess_ns (sum over the iterations), iterations, and medians of these:
+    per_iteration (calls), transfer_ns and usual_ns (of a mean call); a row per communicator and
+    operation, most excess first.
     """
 
     saved: Floats
@@ -118,6 +118,7 @@ def slow_transfers(
         .agg(
             size.first(),
             pl.col("quick").first(),
+            per_iteration=pl.len(),
             took=service.mean(),
             usually=pl.col("usual").mean(),
             ratio=service.sum() / of_usual,
@@ -150,6 +151,7 @@ def slow_transfers(
         slow.group_by("group", "operation")
         .agg(
             excess_ns=pl.col("excess").sum().round().cast(pl.Int64),
+            per_iteration=pl.col("per_iteration").median().round().cast(pl.Int64),
             transfer_ns=pl.col("took").median().round().cast(pl.Int64),
             usual_ns=pl.col("usually").median().round().cast(pl.Int64),
             iterations=pl.col("iteration").unique().sort(),

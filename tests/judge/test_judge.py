@@ -308,14 +308,15 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
             "group": [0, 1], "operation": "all_reduce", "label": "world",
             "members": [[*range(RANKS)], [3, RANKS]], "excess_ns": [400 * MS, 300 * MS],
             "transfer_ns": 40 * MS, "usual_ns": 20 * MS, "iterations": [[*range(slow)]] * 2,
-            "on_host": on_host,
+            "on_host": on_host, "per_iteration": 1 if on_host else 4,
         }
     )  # fmt: skip
     prices = Carried(given.excess, slow=SlowTransfers(np.array([400.0 * MS]), transfers))
     verdict = judge(given, prices)
     assert verdict.kind == kind
     assert verdict.ranks == ((3,) if kind == "persistent" else ())
-    words = "among ranks 0-7 (world), one of 2 slow ones, all with rank 3, takes 40.0 ms once"
+    words = "among ranks 0-7 (world), one of 2 slow ones, all with rank 3, takes 40.0 ms"
+    words += " once all have arrived" if on_host else " on average over 4 calls once all"
     assert (words in verdict.sentence) == (kind == "communication")
     assert verdict.members == ((3,) if kind == "communication" else ())
 

@@ -95,6 +95,7 @@ def test_a_link_that_is_slow_at_times_beside_calls_that_vary(size: int | None) -
     assert found is not None
     assert found.slow.select("group", "iterations").rows() == [(1, [2, 5, 6])]
     each = found.slow.row(0, named=True)
+    assert each["per_iteration"] == 12
     assert each["transfer_ns"] - each["usual_ns"] == pytest.approx(2.0 * MS, rel=0.2)
     assert found.saved.sum() == pytest.approx(each["excess_ns"], abs=1)
     assert not found.saved[~slow].any()
