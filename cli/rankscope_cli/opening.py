@@ -12,10 +12,11 @@ from rankscope_cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from rankscope.api import Run
+    from rankscope.ingestion.job import Ingested
     from rankscope.model.options import ShapingOptions
 
 
-def run_of(paths: list[str], db: Path, shaping: ShapingOptions, quiet: bool) -> Run:
+def run_of(paths: list[str], db: Path, shaping: ShapingOptions, quiet: bool, verbose: bool) -> Run:
     """The run of a database, or of reports, which are ingested first.
 
     Args:
@@ -41,6 +42,7 @@ def run_of(paths: list[str], db: Path, shaping: ShapingOptions, quiet: bool) -> 
         ingested = ingest_reports(paths, db, shaping, started=started, progress=advance)
     run = opened(db, just_stored=True)
     run.ingested = ingested
+    say_skipped(ingested, verbose)
     read = sum(each.status == "read" for each in ingested.outcomes)
     from rankscope.output.quantities import short_path
     from rankscope.util.wording import counted
@@ -48,6 +50,18 @@ def run_of(paths: list[str], db: Path, shaping: ShapingOptions, quiet: bool) -> 
     reports = counted(len(ingested.outcomes), "report")
     console.say(f"rankscope: {reports} ({read} read) in {short_path(run.db)}", quiet)
     return run
+
+
+def say_skipped(ingested: Ingested, verbose: bool) -> None:
+    """Say which reports were left out, and why: all of them if `verbose`."""
+    from rankscope.util.wording import MOST_LISTED
+
+    skipped = [each.reason for each in ingested.outcomes if each.status == "skipped"]
+    most = len(skipped) if verbose else MOST_LISTED
+    for reason in skipped[:most]:
+        console.say(f"rankscope: skipped: {reason}")
+    if len(skipped) > most:
+        console.say(f"rankscope: skipped: and {len(skipped) - most} more; -v names all")
 
 
 def opened(db: Path, just_stored: bool = False) -> Run:

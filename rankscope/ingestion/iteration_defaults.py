@@ -11,6 +11,7 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import polars as pl
 from msgspec.structs import replace
@@ -159,15 +160,16 @@ def _reconcile_unnamed(
             return
     for file in pending.files:
         unlike = NoIterations if stored else UnlikeOthers
-        yield (
-            file,
-            unlike(
-                f"{file.path}: has no ranges named like iterations, though other reports do",
-                hint="rankscope ingest --on-error skip leaves such reports out; --iteration whole "
-                "takes each capture as one iteration; or "
-                f"{advice(Record.STEPS, recorder_of([file.kind]))}",
-            ),
+        lacks = "has no ranges named like iterations, though other reports do"
+        remedy = (
+            "--iteration whole takes each capture as one iteration; or "
+            f"{advice(Record.STEPS, recorder_of([file.kind]))}"
         )
+        if file.path in pending.cut:
+            lacks = "ends amid its events, before its first iteration does"
+            remedy = "was it still being written, or cut while copying? Copy it again"
+        skip = "rankscope ingest --on-error skip leaves such reports out"
+        yield file, unlike(f"{file.path}: {lacks}", hint=f"{skip}; {remedy}")
 
 
 def _all_steps(
@@ -232,6 +234,7 @@ class _PendingReports:
     def __init__(self) -> None:
         self.files: list[ReportFile] = []
         self.taken: set[str | None] = set()
+        self.cut: set[Path] = set()  # reports that end amid their events
         self._kinds: list[str | None] = []
         self._places: list[int] = []
         self._steps: list[float] = []  # median length of the detected steps of a rank, ns
@@ -247,6 +250,8 @@ class _PendingReports:
         """Keep the rows of a report."""
         self.files.append(file)
         self.taken.add(rows.taken)
+        if any(each.code == "report-cut" for each in rows.problems):
+            self.cut.add(file.path)
         self._kinds.append(rows.taken)
         self._places.append(self._store.tell())
         if rows.taken == AUTO:

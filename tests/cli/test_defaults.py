@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
+from tests.pytorch_job import Job, write
 from tests.support import Cli, asked, edit, mostly_nightly, mostly_slow, public, sqlite_tables
 
 
@@ -87,6 +88,20 @@ def test_names_are_not_given_up_for_whole_captures(reports: list[Path], cli: Cli
     output = cli("ingest", *reports, "--format", "json", "--rebuild").document
     assert output["run"]["ranks"] == [0, 2, 3]
     assert "steps-found" not in {each["code"] for each in output["warnings"]}
+
+
+def test_a_report_that_is_cut_in_its_first_iteration_is_left_out_by_name(
+    tmp_path: Path, cli: Cli
+) -> None:
+    folder = write(tmp_path / "job", Job())
+    path = folder / "rank3.pt.trace.json"
+    path.write_text(path.read_text()[:2000])
+    said = f"skipped: {path}: ends amid its events, before its first iteration does"
+    for command in "ingest", "imbalance":
+        result = cli(command, folder, "--db", tmp_path / f"{command}.duckdb")
+        assert result.code == 0
+        assert said in result.err
+    assert "Copy it again" in cli("check", folder).out
 
 
 @pytest.mark.slow

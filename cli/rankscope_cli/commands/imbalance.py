@@ -113,7 +113,7 @@ def imbalance(
     from rankscope.util.rank_list import parse_ranks
 
     only = None if ranks is None else parse_ranks(ranks)
-    run = run_of(paths or [], db, shaping, quiet)
+    run = run_of(paths or [], db, shaping, quiet, verbose)
     priced = output is Format.JSON or gain or show_all
     comparison = run.compare(analysis, until=Stage.WHAT_IF if priced else Stage.SUMMARY)
     result = comparison.imbalance(check_metrics(metric or []) or None)

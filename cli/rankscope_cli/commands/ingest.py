@@ -10,6 +10,7 @@ import typer
 
 from rankscope_cli import console
 from rankscope_cli.bundles import Shaping
+from rankscope_cli.opening import say_skipped
 from rankscope_cli.options import (
     DB,
     Db,
@@ -170,7 +171,7 @@ def _show(
     from rankscope.output.documents.reports import ingested
     from rankscope.output.quantities import short_path
     from rankscope.sources import formats
-    from rankscope.util.wording import MOST_LISTED, counted, ranks_text, size
+    from rankscope.util.wording import counted, ranks_text, size
 
     frame = pl.DataFrame(
         [{**plain(each), "path": short_path(Path(each.path))} for each in ingested(done.outcomes)],
@@ -181,12 +182,7 @@ def _show(
         return
     if verbose:
         console.show(frame_table.generic_table(frame, "Reports"), show_all=True)
-    skipped = [outcome.reason for outcome in done.outcomes if outcome.status == "skipped"]
-    most = len(skipped) if verbose else MOST_LISTED
-    for reason in skipped[:most]:
-        console.say(f"rankscope: skipped: {reason}")
-    if len(skipped) > most:
-        console.say(f"rankscope: skipped: and {len(skipped) - most} more; -v names all")
+    say_skipped(done, verbose)
     console.warn(comparison.warnings, quiet, show_all=verbose)
     counts = {
         status: sum(outcome.status == status for outcome in done.outcomes)
