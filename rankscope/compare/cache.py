@@ -24,6 +24,7 @@ from rankscope.errors import DatabaseError
 from rankscope.judge.claims import Story
 from rankscope.match.records import ClockFit, Clocks, Matching, MatchSummary, ReusedScope, Roles
 from rankscope.match.selection import scope_of
+from rankscope.model.compared_tables import COMPARED_TABLES, WAITED
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
@@ -38,19 +39,6 @@ PACKAGE = Path(__file__).parents[1]
 
 VARIABLE = "RANKSCOPE_CACHE"
 """Environment variable that turns the cache off if it is 0."""
-
-CLOCKS = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "offset_ns": pl.Int64,
-        "drift_ppm": pl.Float64,
-        "residual_ns": pl.Int64,
-    }
-)
-"""The table `clocks`."""
-
-WAITED = ("last_arriver_share", "cost_ns", "gain_ns")
-"""Columns of the table `scores` that are those of `Waits.by_rank`."""
 
 OF_RANK = ("rank", "ranks", "more_work_ranks", "holders", "members", "blind_ranks")
 """Fields of answers that hold ranks."""
@@ -128,7 +116,7 @@ def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
     ]
     return {
         "answers": pl.DataFrame({"name": [*values], "value": [*values.values()]}),
-        "clocks": pl.DataFrame(fits, schema=CLOCKS, orient="row"),
+        "clocks": pl.DataFrame(fits, schema=COMPARED_TABLES["clocks"].schema, orient="row"),
         "communicators": matching.groups,
         "streams": matching.streams,
         "unmatched": matching.summary.unmatched,
@@ -162,16 +150,8 @@ def cached_comparison(
     answers = cached_answers(tables, stored("answers"))
     if answers is None:
         return None
-    names = (
-        "clocks",
-        "communicators",
-        "streams",
-        "unmatched",
-        "scores",
-        "waits_of_all",
-        "by_iteration",
-    )
-    frames = {name: stored(name) for name in (*names, *(["what_if"] if answers.replayed else []))}
+    unused = {"rank_iterations", "answers", *(() if answers.replayed else ("what_if",))}
+    frames = {name: stored(name) for name in COMPARED_TABLES if name not in unused}
     present = {name: frame for name, frame in frames.items() if frame is not None}
     if len(present) < len(frames):
         log.info("%s: answers are computed: tables of the cached ones are missing", tables.name)
@@ -266,7 +246,7 @@ def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFr
         _waits=stored["scores"].select("rank", *WAITED),
         _waits_of_all=stored["waits_of_all"],
         _outliers=Outliers(answers.flag_metric, None, answers.story, stored=True),
-        _scores=stored["scores"].drop(WAITED),
+        _scores=stored["scores"].drop(*WAITED),
         _verdict=answers.verdict,
         _summary=Summary(
             answers.metrics,

@@ -7,23 +7,13 @@ import polars as pl
 
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
+from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.intervals import Floats
 from rankscope.model.results import Verdict
 from rankscope.util.wording import MOST_LISTED, agreeing, ranks_text, span
 
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""
-
-SCENARIOS = pl.Schema(
-    {
-        "kind": pl.String,
-        "name": pl.String,
-        "time_ns": pl.Int64,
-        "gain_ns": pl.Int64,
-        "gain": pl.Float64,
-    }
-)
-"""Columns of `scenarios`."""
 
 
 Gain = tuple[str, str, int]
@@ -47,9 +37,9 @@ def scenarios(
         others: `whatever_the_verdict`.
 
     Returns:
-        SCENARIOS: kind (verdict | rank | role | phase | iterations | all), name, time_ns (the
-        median rank's, with the gain taken off), gain_ns, gain (share of the time as it was); `all`
-        gives the ideal time.
+        Rows of the table `what_if`: kind (verdict | rank | role | phase | iterations | all), name,
+        time_ns (the median rank's, with the gain taken off), gain_ns, gain (share of the time as it
+        was); `all` gives the ideal time.
     """
     all_ns = verdict.gain_all_ns
     if all_ns is None:  # without a judgement nothing is priced
@@ -75,7 +65,7 @@ def scenarios(
         (kind, name, took - min(gain, took), min(gain, took), min(gain, took) / took if took else 0)
         for kind, name, gain in rows
     ]
-    frame = pl.DataFrame(table, schema=SCENARIOS, orient="row")
+    frame = pl.DataFrame(table, schema=COMPARED_TABLES["what_if"].schema, orient="row")
     return frame.sort("gain_ns", descending=True, maintain_order=True)
 
 

@@ -5,19 +5,13 @@ from collections.abc import Collection
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.kinds import NAMED_PHASES, Phase, Statistic
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.results import Efficiency, MetricSummary, Score
 from rankscope.util.robust import modified_z, summed
 
-UNKNOWN_WAITS = pl.DataFrame(
-    schema={
-        "rank": pl.Int64,
-        "last_arriver_share": pl.Float64,
-        "cost_ns": pl.Int64,
-        "gain_ns": pl.Int64,
-    }
-)
+UNKNOWN_WAITS = COMPARED_TABLES["waits_of_all"].schema.to_frame()
 """`Waits.by_rank` if waits are unknown."""
 
 LEAST_KNOWN = 0.5

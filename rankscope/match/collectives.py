@@ -13,7 +13,7 @@ from rankscope.match.calls import INSTANCE, OWN, Calls
 from rankscope.match.clocks import LEAST_INSTANCES, MOST_INSTANCES, Group, solve_clocks
 from rankscope.match.communicators import ROOTED, STREAM, communicators, labelled
 from rankscope.match.point_to_point import meetings
-from rankscope.match.records import Clocks, MatchSummary, ReusedMatching
+from rankscope.match.records import Clocks, Matching, MatchSummary
 from rankscope.store.tables import narrowed
 from rankscope.util.threads import threaded
 
@@ -104,7 +104,7 @@ def match(
     collectives: pl.DataFrame | Iterable[pl.DataFrame],
     utc_starts: dict[int, int | None],
     links: list[tuple[int, int]] | None = None,
-    known: ReusedMatching | None = None,
+    known: Matching | None = None,
     spans: dict[int, tuple[int, int]] | None = None,
 ) -> Matched:
     """Match instances by communicator, operation, iteration and ordinal.

@@ -15,7 +15,7 @@ from rankscope.match.calls import COLUMNS
 from rankscope.match.clocks import with_hosts
 from rankscope.match.collectives import Matched, match
 from rankscope.match.point_to_point import TRANSFERS
-from rankscope.match.records import Matching, ReusedMatching, Roles, Scope
+from rankscope.match.records import Matching, Roles, Scope
 from rankscope.match.roles import MAKEUP, given_roles, inferred_roles
 from rankscope.match.selection import common_iterations
 from rankscope.match.wait_sums import Waits, sum_waits
@@ -86,7 +86,7 @@ def match_again(
     """
     if matching.streams["label"].cast(pl.String).str.contains(TRANSFERS).any():
         return match_calls(scope, links)
-    matched = match_run(scope, [], matching.reused(), iterations)
+    matched = match_run(scope, [], matching, iterations)
     return _with_waits(scope, matched, matching.groups, iterations)
 
 
@@ -117,7 +117,7 @@ def waits_of(scope: Scope, calls: RunCalls) -> Waits:
 def match_run(
     scope: Scope,
     links: list[tuple[int, int]],
-    reuse: ReusedMatching | None = None,
+    reuse: Matching | None = None,
     iterations: tuple[int, ...] | None = None,
 ) -> Matched:
     """The collectives of the iterations that are complete on every rank, matched across ranks.

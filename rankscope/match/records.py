@@ -145,17 +145,6 @@ class MatchSummary(Struct, frozen=True):
     clocks: Clocks
 
 
-class ReusedMatching(Struct, frozen=True):
-    """The matching of all iterations of a run, reused to match some of them in the same way.
-
-    `streams` as in `Matched`, `groups` as in `WaitedCollectives`.
-    """
-
-    streams: pl.DataFrame
-    groups: pl.DataFrame
-    clocks: Clocks
-
-
 class Matching(Struct, frozen=True, eq=False):
     """The result of matching a run's collectives: who communicates with whom, and the clocks.
 
@@ -179,10 +168,6 @@ class Matching(Struct, frozen=True, eq=False):
         error = pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
         largest = self.groups.select(error).to_series().max()
         return largest if isinstance(largest, int) else None
-
-    def reused(self) -> ReusedMatching:
-        """The part of it with which the calls of some iterations are matched alike."""
-        return ReusedMatching(self.streams, self.groups, self.clocks)
 
 
 def all_tied(clocks: Clocks, tables: RunTables) -> bool:
