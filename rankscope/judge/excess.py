@@ -188,11 +188,12 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         metric: `work`, or a phase where work is unknown.
     """
     phases = tuple(PHASES) if metric == "work" else (metric,)
-    role_of = dict(wide.select("rank", "role").unique().iter_rows())
+    who = wide.select(pl.col("rank", "role", "^host$")).unique("rank")
+    role_of = dict(who.select("rank", "role").iter_rows())
     ranks = np.array(sorted(role_of), dtype=np.int64)
     names = tuple(sorted({*role_of.values()}))
     roles = np.array([names.index(role_of[rank]) for rank in ranks.tolist()], dtype=np.int64)
-    host_of = dict(wide.select("rank", "host").iter_rows()) if "host" in wide.columns else {}
+    host_of = dict(who.select("rank", "host").iter_rows()) if "host" in who.columns else {}
     hosts = [host_of.get(rank) or f"\0{rank}" for rank in ranks.tolist()]
     numbers = wide["iteration"].unique().sort().to_numpy().astype(np.int64)
     row = np.searchsorted(ranks, wide["rank"].to_numpy())
@@ -278,6 +279,8 @@ def _with_rare(by_phase: Floats, spent: Floats, total: Floats, roles: Index) -> 
         rare[some] = known[some] & (
             2 * known[some].sum(axis=0) <= np.isfinite(total[some]).sum(axis=0)[:, None]
         )
+    if not rare.any():
+        return by_phase
     rest = np.maximum(total - np.nansum(np.where(rare, 0.0, by_phase), axis=2), 0.0)
     part = np.where(rare, spent, 0.0)
     share = np.minimum(rest / np.maximum(part.sum(axis=2), 1.0), 1.0)
@@ -286,10 +289,10 @@ def _with_rare(by_phase: Floats, spent: Floats, total: Floats, roles: Index) -> 
 
 def usual_of(values: Floats, roles: Index) -> Floats:
     """The lower median of each rank's role, in the row of the rank."""
-    medians = np.empty_like(values)
-    for role in np.unique(roles):
-        medians[roles == role] = lower_medians(values[roles == role])
-    return medians
+    different, place = np.unique(roles, return_inverse=True)
+    if len(different) == 1:
+        return np.broadcast_to(lower_medians(values), values.shape)
+    return np.concatenate([lower_medians(values[roles == role]) for role in different])[place]
 
 
 def _unit(usual: Floats, length: Floats) -> Floats:
