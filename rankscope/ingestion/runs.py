@@ -16,6 +16,9 @@ from rankscope.util.wording import and_more, counted, ranks_text
 MOST_PATHS = 3
 """Most paths that a shell command spells out, and most reports that are advised one by one."""
 
+HALF = 0.5
+"""Of two runs at one time, a share of common ranks below this is that of strays."""
+
 MOST_HOSTS = 3
 """Most hosts that are named; the others are counted."""
 
@@ -26,7 +29,8 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
     Captures of different ranks of one job are of one run, even if a host's clock is wrong. Others
     are of different runs if their worlds differ or their times do not overlap. Otherwise
     those of one folder with names that differ in the rank alone are of one run; and such groups
-    are of one run if no rank is in both, or if one holds only copies of reports of the other.
+    are of one run if no rank is in both, or if one holds only copies of reports of the other, or
+    if less than half of the ranks of the smaller one are in both: then a few reports are strays.
     """
     captures = sorted(captures, key=lambda each: each.path)
     ranks = [rank for each in captures for rank in each.ranks]
@@ -50,7 +54,7 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
             max(fitting, key=lambda run: _common(run, group)).extend(group)
         else:
             runs.append(group)
-    return sorted(_without_copies(runs), key=lambda run: (_start(run) or 0, run[0].path))
+    return sorted(_merged(runs), key=lambda run: (_start(run) or 0, run[0].path))
 
 
 def at_one_time(captures: Sequence[Capture]) -> bool | None:
@@ -123,16 +127,22 @@ def _concurrent(
     return len(worlds) < 2 and pause_ns(together) <= slack_ns
 
 
-def _without_copies(runs: list[list[Capture]]) -> list[list[Capture]]:
-    """The runs, where each that only holds copies of reports of a larger one is merged into it."""
+def _merged(runs: list[list[Capture]]) -> list[list[Capture]]:
+    """The runs, where those of copies, or with few ranks of a larger one, are merged into it."""
     kept: list[list[Capture]] = []
     for run in sorted(runs, key=len, reverse=True):
-        origin = next((each for each in kept if _origins(run) <= _origins(each) - {None}), None)
-        if origin is None:
+        into = next((each for each in kept if _belongs(run, each)), None)
+        if into is None:
             kept.append(run)
         else:
-            origin.extend(run)
+            into.extend(run)
     return kept
+
+
+def _belongs(run: list[Capture], other: list[Capture]) -> bool:
+    """Whether a run holds only copies of reports of a larger one, or few of its ranks."""
+    is_copy = _origins(run) <= _origins(other) - {None}
+    return is_copy or (0 < _shared(run, other) < HALF and _concurrent(run, other))
 
 
 def _origins(run: Sequence[Capture]) -> set[tuple[object, ...] | None]:
@@ -141,10 +151,10 @@ def _origins(run: Sequence[Capture]) -> set[tuple[object, ...] | None]:
     return {each if each[0] and None not in each[1:3] else None for each in known}
 
 
-def _shared(captures: Sequence[Capture], others: Sequence[Capture]) -> bool:
-    """Whether a rank is in both."""
-    ranks = {rank for each in captures for rank in each.ranks}
-    return any(rank in ranks for each in others for rank in each.ranks)
+def _shared(captures: Sequence[Capture], others: Sequence[Capture]) -> float:
+    """The share of the ranks of the smaller one that is in both."""
+    ranks, theirs = ({rank for each in of for rank in each.ranks} for of in (captures, others))
+    return len(ranks & theirs) / max(min(len(ranks), len(theirs)), 1)
 
 
 def _common(run: Sequence[Capture], group: Sequence[Capture]) -> int:

@@ -130,10 +130,16 @@ def runs(reports: tuple[CheckedReport, ...]) -> list[str]:
         if problem.code == ANOTHER_RUN
     )
     return [
-        f"run {members[0].run} ({counted(len(members), 'report')}, {_ranks(members)}) → "
-        f"{sanitized(hint, 1000)}"
+        f"run {members[0].run} ({counted(len(members), 'report')}, {_ranks(members)}, "
+        f"{sanitized(_place(members), 1000)}) → {sanitized(hint, 1000)}"
         for hint, members in sorted(by_hint.items(), key=lambda each: each[1][0].run)
     ]
+
+
+def _place(reports: list[CheckedReport]) -> str:
+    """The folder of reports and the name of one of them."""
+    folder = os.path.commonpath([each.path.parent for each in reports])
+    return f"in {folder or '.'}, such as {reports[0].path.name}"
 
 
 def advice(reports: tuple[CheckedReport, ...]) -> list[str]:

@@ -67,6 +67,13 @@ def test_a_missing_report_is_not_taken_from_another_run() -> None:
     assert found == [["j/n0/r_0"], ["k/n0/r_0", "k/n1/r_1"]]
 
 
+@pytest.mark.parametrize(("second", "runs"), [((2, 3, 4), 1), ((1, 2, 3), 2)])
+def test_a_stray_report_of_a_rank_makes_no_second_run(second: tuple[int, ...], runs: int) -> None:
+    """Of three ranks in a further folder one is there already; or two are, most of them."""
+    paths = [*(f"n0/r_{rank}" for rank in range(3)), *(f"n1/r_{rank}" for rank in second)]
+    assert len(names([capture(path, int(path[-1])) for path in paths])) == runs
+
+
 @pytest.fixture
 def two_runs(forged: MakeForged, tmp_path: Path) -> Path:
     """Four ranks an hour after three."""

@@ -31,9 +31,10 @@ def test_check_of_several_runs_says_what_reads_each(tmp_path: Path, cli: Cli) ->
     assert "\u2717" not in checked.out
     assert "is of run" not in checked.out
     for number in (1, 2, 3):
-        command = checked.out.partition(f"run {number} (2 reports, ranks 0-1)")[2].partition(
-            "--run"
-        )[2]
+        place = f"in {tmp_path / 'jobs' / f'job{number - 1}'}, such as rank0.pt.trace.json"
+        command = checked.out.partition(f"run {number} (2 reports, ranks 0-1, {place})")[
+            2
+        ].partition("--run")[2]
         assert command.split()[0] == f"{number},"
         database = tmp_path / f"{number}.duckdb"
         assert cli("ingest", tmp_path / "jobs", "--run", number, "--db", database).code == 0
