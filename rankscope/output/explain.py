@@ -166,14 +166,20 @@ def explain(term: str) -> Explanation:
 
 
 def _hint(words: list[str]) -> str:
-    """The hint of an unknown term: the nearest terms, and the command that lists all."""
+    """The hint of an unknown term: terms like it, or whose text says it, and what lists all."""
     terms = {" ".join(_words(entry.term)): entry.term for entry in entries()}
     wanted = " ".join(words)
-    containing = [text for text in terms if wanted and wanted in text]
-    near = get_close_matches(wanted, terms, NEAREST, LEAST_SIMILAR)
-    nearest = list(dict.fromkeys(terms[text] for text in (*containing, *near)))[:NEAREST]
+    containing = [terms[text] for text in terms if wanted and wanted in text]
+    saying = [each.term for each in entries() if len(words) > 1 and wanted in _said(each)]
+    near = [terms[text] for text in get_close_matches(wanted, terms, NEAREST, LEAST_SIMILAR)]
+    nearest = list(dict.fromkeys((*containing, *(saying or near))))[:NEAREST]
     listed = "rankscope explain lists all terms"
     return f"nearest: {', '.join(nearest)}; {listed}" if nearest else listed
+
+
+def _said(entry: Entry) -> str:
+    """The words of an entry's text."""
+    return " ".join(_words(" ".join(entry.paragraphs)))
 
 
 def _words(term: str) -> list[str]:

@@ -105,6 +105,22 @@ def test_the_beginning_of_a_term_names_it_and_unknown_terms_get_the_nearest() ->
     assert "missing-ranks" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("words", "term"),
+    [
+        ("the device is slow", "device_slower"),
+        ("the host launches late", "starved"),
+        ("gains are upper bounds", "saves"),
+        ("the run cannot be replayed", "saves"),
+        ("beyond chance", "balanced"),
+    ],
+)
+def test_words_of_the_verdict_lead_to_the_terms_that_say_them(words: str, term: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain(words)
+    assert f"nearest: {term}" in caught.value.hint
+
+
 def test_command_prints_the_paragraph_and_the_list(cli: Cli) -> None:
     assert "work = iteration - exposed_communication" in cli("explain", "work").out
     every = cli("explain").out
