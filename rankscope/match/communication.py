@@ -198,8 +198,8 @@ def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterat
 def exposed(
     scope: Scope, ranks: list[int], iterations: Collection[int] | None = None
 ) -> pl.DataFrame:
-    """EXPOSED of some ranks on the clock of the comparison."""
-    columns = ("rank", "iteration", "start_ns", "end_ns")
+    """rank, start_ns and end_ns of EXPOSED, of some ranks on the clock of the comparison."""
+    columns = ("rank", "start_ns", "end_ns")
     return scope.tables.read(
         "exposed", columns, ranks=ranks, iterations=iterations, narrow=True, clock=scope.clock
     )
