@@ -344,9 +344,9 @@ def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) 
     seen: dict[int, Path] = {}
     for rank, path in claims:
         if rank in seen and seen[rank] != path:
+            usual = "ingest the reports of one run at a time, or give the ranks with --rank-pattern"
             raise RankConflict(
                 f"{path} claims rank {rank}, and so does {seen[rank]}",
-                hint=hint
-                or "ingest the reports of one run at a time, or give the ranks with --rank-pattern",
+                hint=f"{hint or usual}; --on-error skip leaves out a stray one",
             )
         seen[rank] = path

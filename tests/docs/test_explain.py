@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rankscope_cli import main
+from rankscope_cli.commands.explain import TERM_WIDTH
 
 import rankscope
 from rankscope.errors import UsageError
@@ -119,6 +120,10 @@ def test_words_of_the_verdict_lead_to_the_terms_that_say_them(words: str, term: 
     with pytest.raises(UsageError) as caught:
         explain(words)
     assert f"nearest: {term}" in caught.value.hint
+
+
+def test_no_term_is_wider_than_its_column() -> None:
+    assert max(len(entry.term) for entry in entries()) < TERM_WIDTH
 
 
 def test_command_prints_the_paragraph_and_the_list(cli: Cli) -> None:

@@ -13,7 +13,7 @@ from rankscope_cli.options import Format, FormatOption, Quiet
 if TYPE_CHECKING:
     from rankscope.output.explain import Entry, Explanation
 
-TERM_WIDTH = 26
+TERM_WIDTH = 29
 """Characters of the first column of the list."""
 
 

@@ -100,8 +100,8 @@ REMEDIES = {
     "report-cut": "copy the report again, or capture again with {capture}",
     "rank-assumed": "name the report by its rank, as {capture} does; or --rank N",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
-    "rank-twice": "check the reports of one run at a time; {capture} writes one folder per "
-    "job and one report per rank, and never overwrites",
+    "rank-twice": "check the reports of one run at a time, or without the stray one; {capture} "
+    "writes one folder per job and one report per rank, and never overwrites",
     "ranks-by-order": "profile each rank into its own report: {capture}; or record MPI: nsys "
     "--trace=mpi",
     "rank-unknown": "profile each rank into its own report, named by its rank: {capture}; or show "
@@ -167,7 +167,7 @@ OF_PYTORCH = {
     "rank-assumed": "name the trace by its rank; or --rank N",
     "ranks-by-order": "record each rank into a trace of its own",
     "rank-conflict": "record one job at a time, each rank into a trace of its own",
-    "rank-twice": "check the traces of one run at a time",
+    "rank-twice": "check the traces of one run at a time, or without the stray one",
     "rank-unknown": "export each rank's trace to a file named by its rank; or show where the path "
     "has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
     "records-missing": STEPWISE,

@@ -40,6 +40,21 @@ def test_check_of_several_runs_says_what_reads_each(tmp_path: Path, cli: Cli) ->
         assert cli("ingest", tmp_path / "jobs", "--run", number, "--db", database).code == 0
 
 
+def test_a_stray_second_report_of_a_rank_is_named(tmp_path: Path, cli: Cli) -> None:
+    """Its folder holds further ranks of the job."""
+    folder = write(tmp_path / "job", replace(JOB, ranks=5))
+    first, second = folder / "n0", folder / "n1"
+    for rank, place in enumerate((first, first, first, second, second)):
+        place.mkdir(exist_ok=True)
+        (folder / f"rank{rank}.pt.trace.json").rename(place / f"rank{rank}.pt.trace.json")
+    text = (first / "rank2.pt.trace.json").read_text()
+    (second / "rank2.pt.trace.json").write_text(text.replace('"dur": 2', '"dur": 3'))
+    cli("ingest", folder).refused(3, "claims rank 2, and so does", "--on-error skip")
+    checked = cli("check", folder)
+    assert "of 2 runs" not in checked.out
+    assert "without the stray one" in " ".join(checked.out.split())
+
+
 def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Cli) -> None:
     nodes = [{"id": 1, "name": "x", "rf_id": 1}]
     (tmp_path / "et").mkdir()
