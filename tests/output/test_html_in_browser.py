@@ -213,10 +213,18 @@ def test_values_beyond_the_scale_have_triangles(chromium: Any, sample_page: Path
     assert shown.ask(f"return {marks}") == []
     text = sample_page.read_text("utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-    before = json.dumps(data["cells"]["scales"]["work"], separators=(",", ":"))
-    narrow = sample_page.with_name("narrow.html")
-    narrow.write_text(text.replace(f'"work":{before}', '"work":[5.0,20.0]'), "utf-8")
-    clipped = Shown(chromium, narrow)
+    linear, end = data["cells"]["scales"]["work"]
+    before = json.dumps([linear, end], separators=(",", ":"))
+
+    def scaled(linear: float, end: float) -> Shown:
+        changed = sample_page.with_name(f"to_{end}.html")
+        changed.write_text(text.replace(f'"work":{before}', f'"work":[{linear},{end}]'), "utf-8")
+        return Shown(chromium, changed)
+
+    assert scaled(linear, end * (1 - 1e-5)).ask(f"return {marks}") == [], (
+        "the largest is rounded up"
+    )
+    clipped = scaled(5.0, 20.0)
     found = clipped.ask(f"return {marks}")
     assert len(found) == 7, "six slow loads, and iteration 18"
     assert "beyond 20.0" in clipped.text("#heat")

@@ -93,7 +93,7 @@ function scaleTicks(metric) {
   return { tickvals: chosen.map((value) => placeOf(metric, value)), ticktext: chosen.map(text), tickangle: 0 };
 }
 
-/** Triangles on cells whose excess is beyond the colour scale. */
+/** Triangles on cells whose excess is beyond the colour scale, by more than cells are rounded. */
 function triangles(excess) {
   const trace = {
     type: "scatter", mode: "markers", hoverinfo: "skip", showlegend: false, x: [], y: [],
@@ -102,7 +102,7 @@ function triangles(excess) {
   if (!excess) return trace;
   const { z, x0, y0, across, down } = shown.blocks;
   z.forEach((line, row) => line.forEach((value, k) => {
-    if (!(Math.abs(value) > 1 + 1e-9) || trace.x.length >= MARKS_SHOWN) return;
+    if (!(Math.abs(value) > 1 + 1e-3) || trace.x.length >= MARKS_SHOWN) return;
     trace.x.push(x0 + k * across);
     trace.y.push(y0 + row * down);
     trace.marker.symbol.push(value > 0 ? "triangle-up" : "triangle-down");
