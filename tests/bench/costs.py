@@ -58,7 +58,8 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
             stdout=out,
             stderr=errors,
             cwd=ROOT,
-            env={**os.environ, **environment},
+            # an installed program is compiled once, not in each process
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment},
             start_new_session=True,
         )
         while True:
