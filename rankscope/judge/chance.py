@@ -9,9 +9,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from rankscope.judge.excess import Index
 from rankscope.judge.levels import FEW, NOISE, RARE, SHUFFLES
-from rankscope.model.intervals import Flags, Floats
+from rankscope.model.intervals import Flags, Floats, Index
 
 MOST_SHUFFLED = 20_000_000
 """Most cells that are shuffled in all. Of a larger table the sums are drawn from a normal
@@ -79,6 +78,7 @@ def chance_of_levels(
     rows: Index,
     suspects: Index,
     then: Flags | None = None,
+    changes: bool = False,
 ) -> float:
     """How likely noise that lasts, or that a host's ranks share, lifts ranks as far as these are.
 
@@ -94,6 +94,8 @@ def chance_of_levels(
         rows: the ranks. The chance is 0 where they have no two other ranks of a role.
         suspects: the ranks and others that may be slow. Their levels tell nothing of noise.
         then: the iterations in which the ranks are slow; None: all.
+        changes: whether the cells are changes of ranks. The chance is 1 where all other ranks are
+            on one host, so that nobody knows how hosts change.
     """
     others = np.isin(roles, roles[rows])
     ranks, on_hosts = int(others.sum()), np.unique(hosts[others], return_inverse=True)[1]
@@ -101,6 +103,8 @@ def chance_of_levels(
     known, count = len(np.unique(roles[others])), int(others.sum())
     if count - known < 1:
         return 0.0
+    if changes and len(np.unique(hosts[others])) == 1:
+        return 1.0
     cells = cells.copy()
     for role in np.unique(roles[others]):
         cells[roles == role] -= cells[(roles == role) & others].mean(axis=0)

@@ -30,7 +30,7 @@ from rankscope.judge.levels import (
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import changed, described, finished, held_up
-from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.kinds import POINT_TO_POINT, CauseKind, VerdictKind
 from rankscope.model.results import Holder, Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.wording import (
@@ -224,10 +224,11 @@ def slow_link(judged: Judgement) -> Verdict | None:
     places = {inputs.hosts.get(rank) for rank in members}
     on_one = None not in places and len(places) == 1 < len({*inputs.hosts.values()})
     place = f", all on {min(map(str, places))}" * on_one
-    groups = slow.slow["group"].n_unique()
+    groups = slow.slow["members"].n_unique()
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
     more = f", one of {groups} slow ones{shared}," * (groups > 1)
-    ranks = ranks_text(tuple(sorted(members)), MOST_LISTED)
+    ranks = f" among {ranks_text(tuple(sorted(members)), MOST_LISTED)}"
+    ranks *= first["operation"] != POINT_TO_POINT  # which is called by its ranks
     calls = first["per_iteration"]
     mean = f" on average over {calls} calls" * (calls > 1)
     adapters = network_words(
@@ -235,7 +236,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
     return replace(
         verdict,
-        sentence=f"The transfer is slow: {first['operation']} among {ranks} "
+        sentence=f"The transfer is slow: {first['operation']}{ranks} "
         f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])}{mean} "
         f"once all have arrived, usually {ms(first['usual_ns'])}, "
         f"{when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)}"

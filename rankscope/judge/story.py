@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
 from rankscope.judge.claims import Pattern, Slow, Story, event_of
-from rankscope.judge.excess import Excess, Index, lower_medians, noise_of, usual_of
+from rankscope.judge.excess import Excess, lower_medians, usual_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
+from rankscope.judge.noise import noise_of
 from rankscope.judge.timing import pattern_of
-from rankscope.model.intervals import Floats
+from rankscope.model.intervals import Flags, Floats, Index
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.util.numbers import ROBUST
 
@@ -275,13 +276,27 @@ def _costliest_set(
             layout = excess.roles, excess.hosts
             levels = chance_of_levels(cells, *layout, rows, apart, then)
             if not (pattern.period or then.all()):  # or by how the others change, if that is rarer
-                change = cells[:, then] - cells[:, ~then].mean(axis=1, keepdims=True)
-                levels = min(levels, chance_of_levels(change, *layout, rows, apart) / RARE)
+                change = chance_of_levels(_change(cells, then), *layout, rows, apart, changes=True)
+                levels = min(levels, change / RARE)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
         if gain * (1 - chance) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
             worth = gain * (1 - chance)
     return best
+
+
+def _change(share: Floats, then: Flags) -> Floats:
+    """How far ranks change then: rank by as many differences as the shorter part has iterations.
+
+    So their mean scatters as the difference of the means of both parts does.
+    """
+    parts = share[:, then], share[:, ~then]
+    count = min(part.shape[1] for part in parts)
+    inside, outside = (
+        np.stack([each.mean(axis=1) for each in np.array_split(part, count, axis=1)], axis=1)
+        for part in parts
+    )
+    return inside - outside
 
 
 def _alike(
@@ -351,8 +366,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         if pattern.since is not None or pattern.spells:  # others may have such spells as well
             suspects = np.union1d(np.flatnonzero(named), members)
             layout = excess.roles, excess.hosts, members, suspects
-            change = then - excess.share[:, ~during].mean(axis=1, keepdims=True)
-            levels = chance_of_levels(change, *layout) / RARE
+            levels = chance_of_levels(_change(excess.share, during), *layout, changes=True) / RARE
             if min(levels, chance_of_levels(then, *layout)) > ALPHA:
                 continue
         others = np.delete(then, members, axis=0)  # all may differ as much in these iterations

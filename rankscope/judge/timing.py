@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from rankscope.judge.claims import Pattern
 from rankscope.judge.levels import FEW, MOST, MUCH, NOISE
-from rankscope.model.intervals import Flags, Floats
+from rankscope.model.intervals import Flags, Floats, Index
 from rankscope.model.kinds import VerdictKind
 from rankscope.util.numbers import ROBUST
-
-if TYPE_CHECKING:
-    from rankscope.judge.excess import Index
 
 
 def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:

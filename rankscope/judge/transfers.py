@@ -10,7 +10,6 @@ from rankscope.judge.levels import HALF, NOISE
 from rankscope.judge.timing import quick_part
 from rankscope.match.roles import ALIKE
 from rankscope.model.intervals import Floats
-from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.util.numbers import ROBUST
 
 
@@ -49,7 +48,7 @@ def slow_transfers(
         pl.col("label").fill_null(""), size_of_group=pl.col("members").list.len()
     )
     # groups of one label make the same calls; the larger ones may be several that end together
-    size, several = pl.col("size_of_group"), pl.len().over("label") > 1
+    size, several = pl.col("size_of_group"), pl.col("members").n_unique().over("label") > 1
     groups = groups.with_columns(
         alike=pl.when(several).then("label").otherwise(size.cast(pl.String)),
         merged=size > size.min().over("label"),
@@ -67,11 +66,7 @@ def slow_transfers(
             pl.col("operation").cast(pl.String),
             service=pl.Series(service_ns).fill_nan(None),
         )
-        .filter(
-            pl.col("iteration").is_in([*numbers])
-            & service.is_not_null()
-            & (pl.col("operation") != POINT_TO_POINT)
-        )
+        .filter(pl.col("iteration").is_in([*numbers]) & service.is_not_null())
         .join(
             groups.select("group", "alike", "merged", "size_of_group"),
             on="group",

@@ -10,9 +10,9 @@ from rankscope.judge.chance import (
     in_common,
     iterations_to_settle,
 )
-from rankscope.judge.excess import Index, noise_of
 from rankscope.judge.levels import ALPHA
-from rankscope.model.intervals import Floats
+from rankscope.judge.noise import noise_of
+from rankscope.model.intervals import Floats, Index
 
 
 @pytest.mark.parametrize("common", [0.0, 0.4, 0.9])

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rankscope.judge.excess import Excess, noise_of
+from rankscope.judge.excess import Excess
 from rankscope.judge.levels import ALPHA
+from rankscope.judge.noise import noise_of
 from rankscope.judge.story import story_of
 from rankscope.model.intervals import Floats
 from tests.judge.made import excess, noise, ranks_of, story

@@ -6,6 +6,7 @@ import pytest
 
 from rankscope.judge.transfers import SlowTransfers, slow_transfers
 from rankscope.model.intervals import Floats
+from rankscope.model.kinds import POINT_TO_POINT
 from tests.support import MS
 
 GROUPS = {0: [0, 1], 1: [2, 3], 2: [0, 2], 3: [1, 3]}
@@ -45,6 +46,26 @@ def found_in(rows: pl.DataFrame, service: Floats) -> SlowTransfers | None:
 
 def test_one_of_several_communicators_that_do_the_same() -> None:
     assert slow_groups(dict.fromkeys(GROUPS, 4), {3}) == [3]
+
+
+def test_sends_between_two_ranks_are_compared_with_those_of_others() -> None:
+    """Stages of two pipelines; each two ranks send in both directions, on a stream for each."""
+    pairs = [[0, 2], [1, 3], [2, 4], [3, 5]]
+    groups = pl.DataFrame(
+        {
+            "group": range(8),
+            "members": [*pairs, *pairs],
+            "label": [f"ranks {one} and {other}" for one, other in (*pairs, *pairs)],
+            "on_host": False,
+        }
+    )
+    rows = instances(dict.fromkeys(range(8), 4))
+    rows = rows.with_columns(operation=pl.lit(POINT_TO_POINT))
+    service = np.where(rows["group"].is_in([3, 7]), 2.4, 0.06) * MS
+    found = slow_transfers(rows, service, range(10), groups)
+    assert found is not None
+    assert found.slow["members"].to_list() == [[3, 5], [3, 5]]
+    assert found.slow["usual_ns"].to_list() == [round(0.06 * MS)] * 2
 
 
 def test_of_groups_that_end_together_one_is_slow() -> None:

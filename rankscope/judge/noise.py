@@ -1,0 +1,53 @@
+"""How far a rank wanders around its own level. See METHOD.md#verdict."""
+
+import math
+
+import numpy as np
+
+from rankscope.judge.levels import FEW, MUCH
+from rankscope.judge.timing import quick_part
+from rankscope.model.intervals import Floats, Index
+from rankscope.util.numbers import ROBUST
+
+
+def _around(values: Floats) -> Floats:
+    """Values around their median; of two parts, around that of the part, if they change for good.
+
+    Args:
+        values: of successive iterations, as shares of the iteration.
+    """
+    first = quick_part(1 + values)
+    middle = np.median(values[first])
+    return values - (middle if first.all() else np.where(first, middle, np.median(values[~first])))
+
+
+def noise_of(share: Floats, roles: Index, hosts: Index) -> float:
+    """How far a rank usually wanders around its own median, as a share of the iteration.
+
+    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992).
+
+    Args:
+        share: rank by iteration, as shares of the iteration.
+        roles: of the ranks.
+        hosts: of the ranks. What those of a host have in common is noise, too.
+    """
+    spread = []
+    for role in np.unique(roles):
+        of_role = share[roles == role]
+        if len(of_role) < 2:
+            continue
+        by_host = np.lexsort((of_role.mean(axis=1), hosts[roles == role]))
+        of_role, on = of_role[by_host], hosts[roles == role][by_host]
+        # the quickest ranks of all hosts, then the second ones: neighbours are on several hosts
+        place = np.arange(len(on)) - np.searchsorted(on, on)
+        of_role = of_role[np.lexsort((of_role.mean(axis=1), place))]
+        difference = of_role - np.roll(of_role, 1, axis=0)
+        count = difference.shape[1]
+        if count >= FEW:
+            parts = np.diff(np.sort(difference, axis=1)).max(axis=1) > MUCH  # perhaps
+            for row in np.flatnonzero(parts):
+                difference[row] = _around(difference[row])
+            difference -= np.median(difference, axis=1, keepdims=True)
+            difference *= count / (count - 0.8)
+        spread += np.median(np.abs(difference), axis=1).tolist()
+    return ROBUST / math.sqrt(2) * float(np.quantile(spread, 0.25)) if spread else 0.0
