@@ -296,7 +296,7 @@ def _change(share: Floats, then: Flags) -> Floats:
         np.stack([each.mean(axis=1) for each in np.array_split(part, count, axis=1)], axis=1)
         for part in parts
     )
-    return inside - outside
+    return np.asarray(inside - outside)
 
 
 def _alike(

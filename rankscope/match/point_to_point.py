@@ -5,8 +5,11 @@ import polars as pl
 from rankscope.measure.collectives import NAMED
 from rankscope.model.schema import PEERS
 
-TRANSFERS = "^ranks? [0-9]+ (to|and) [0-9]+$"
-"""Labels of communicators that are two ranks of which one sends to the other."""
+EXCHANGE = "exchange"
+"""Begin of the labels of communicators that send to each other, all to all."""
+
+TRANSFERS = f"^ranks? [0-9]+ (to|and) [0-9]+$|^{EXCHANGE}"
+"""Labels of communicators of calls that send and receive: of two ranks, or of more."""
 
 SIDES = pl.Schema({"sender": pl.Int64, "receiver": pl.Int64})
 """Columns of a transfer."""

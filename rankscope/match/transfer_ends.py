@@ -18,7 +18,7 @@ from rankscope.match.communicators import (
     SHARPEST_NS,
 )
 from rankscope.match.patterns import Numbers
-from rankscope.match.point_to_point import SIDES
+from rankscope.match.point_to_point import EXCHANGE, SIDES
 from rankscope.match.rank_axis import firsts
 from rankscope.model.intervals import Floats, Times
 from rankscope.store.tables import LONG
@@ -55,6 +55,13 @@ class Pair(NamedTuple):
         return "ranks {} and {}".format(*sorted((self.one.rank, self.other.rank)))
 
 
+class Exchange(NamedTuple):
+    """The calls of three ranks or more that send to each other, and end together."""
+
+    sides: list[Side]
+    label: str  # the same of all that make as many calls
+
+
 def paired_by_ends(sent: pl.DataFrame, links: Collection[tuple[int, int]] = ()) -> pl.DataFrame:
     """Both sides of each transfer of which the reports name no peers, from when they end.
 
@@ -69,33 +76,43 @@ def paired_by_ends(sent: pl.DataFrame, links: Collection[tuple[int, int]] = ()) 
     stage are among those of another stream, at the same places of each iteration, and what is left
     of that one has a further partner. All that are left must find one.
 
+    Streams that end together with as many others each, three or more in all, are an all-to-all.
+
     Args:
         sent: calls of COLLECTIVES on the device that send or receive, and name no peers.
         links: pairs of ranks that may send to each other, if known: starts need not vary then.
 
     Returns:
-        As `named_transfers`; `sender` and `receiver` are null where both always end together.
+        As `named_transfers`; `sender` and `receiver` are null where both always end together. Of
+        an all-to-all, they are null, `members` are more and `operation` is all_to_all.
     """
     rank, start = sent["rank"].to_numpy(), sent["start_ns"].to_numpy()
     stream = sent["communicator"].cast(LONG).to_physical().to_numpy()
     order = np.lexsort((start, stream, rank))
     edges = firsts(rank[order].astype(np.int64) << 32 | stream[order])
     ends = _Ends(sent, links)
-    pairs = ends.pairs(
+    pairs, exchanges = ends.pairs(
         [Side(int(rank[rows[0]]), rows) for rows in np.split(order, edges[1:]) if len(rows)]
     )
+    groups = [[each.one, each.other] for each in pairs] + [each.sides for each in exchanges]
     facts = pl.DataFrame(
-        [(each.sender, each.receiver, each.label, 2) for each in pairs],
+        [
+            *((each.sender, each.receiver, each.label, 2) for each in pairs),
+            *((None, None, each.label, len(each.sides)) for each in exchanges),
+        ],
         {**SIDES, "label": pl.String, "members": pl.Int64},
         orient="row",
     ).with_row_index("group")
-    number = np.repeat(np.arange(len(pairs)), [2 * len(each.one.rows) for each in pairs])
-    chosen = [side.rows for each in pairs for side in (each.one, each.other)]
+    number = np.repeat(np.arange(len(groups)), [len(each) * len(each[0].rows) for each in groups])
+    chosen = [side.rows for each in groups for side in each]
     nothing = np.empty(0, dtype=np.int64)
     return pl.concat(
         [sent[np.concatenate([*chosen, nothing])], facts[number]], how="horizontal"
     ).with_columns(
         pl.col("group").cast(pl.Int64),
+        operation=pl.when(pl.col("members") > 2)
+        .then(pl.lit("all_to_all", sent["operation"].dtype))
+        .otherwise("operation"),
         ordinal=pl.Series(np.concatenate([*map(ends.ordinals, chosen), nothing])),
     )
 
@@ -113,16 +130,18 @@ class _Ends:
         self._iteration = rows["iteration"].to_numpy()
         self._links = np.array([(*each, *each[::-1]) for each in links]).reshape(-1, 2)
 
-    def pairs(self, sides: list[Side]) -> list[Pair]:
-        """The sides that belong together, and who of them sends."""
+    def pairs(self, sides: list[Side]) -> tuple[list[Pair], list[Exchange]]:
+        """The sides that belong together: two, and who of them sends; or more."""
         found: list[Pair] = []
+        exchanges: list[Exchange] = []
         left: list[Side] = []
         groups = [*self._by_counts(sides).values()]
         for place, alike in enumerate(groups):
             pairs = self._directed(self._alike(alike, groups[:place] + groups[place + 1 :]))
-            found += pairs
-            left += [] if pairs else alike
-        return found + self._directed(self._parts(left))
+            more = [] if pairs else self._exchanges(alike)
+            found, exchanges = found + pairs, exchanges + more
+            left += [] if pairs or more else alike
+        return found + self._directed(self._parts(left)), exchanges
 
     def ordinals(self, rows: Numbers) -> Numbers:
         """The number of each of a side's calls within its iteration."""
@@ -153,6 +172,31 @@ class _Ends:
                 return []
         pairs = [(one, other) for one, other in enumerate(partner) if one < other]
         return [Pair(sides[one], sides[other], close) for one, other in pairs]
+
+    def _exchanges(self, sides: list[Side]) -> list[Exchange]:
+        """The sides by who ends together, if all groups are of one size of at least three.
+
+        The ends of members agree, those of others do not, and no two members start together.
+        """
+        if len(sides) < 3 or len(sides[0].rows) < LEAST_SAMPLES:
+            return []
+        apart, late = (
+            _distances(*[_steps(times, sides)] * 2) for times in (self._end, self._start)
+        )
+        nearest = np.sort(apart, axis=1)[:, 1]  # but itself
+        close = min(max(NEIGHBOURS * float(np.median(nearest)), SHARPEST_NS), LARGEST_NS)
+        near = apart <= close
+        groups, size = np.unique(near, axis=0), int(near[0].sum())
+        if size < 3 or (near.sum(axis=1) != size).any() or len(groups) * size != len(sides):
+            return []
+        together = max(float(apart[near].max()), SHARPEST_NS)
+        others = np.where(near, np.inf, apart).min()
+        ready = late[near & ~np.eye(len(sides), dtype=np.bool_)].min()
+        if others < NEIGHBOURS * together or together > LATENESS_SHARE * ready:
+            return []
+        count = round(len(sides[0].rows) / len(np.unique(self._iteration[sides[0].rows])))
+        members = [[sides[each] for each in np.flatnonzero(of)] for of in groups]
+        return [Exchange(of, f"{EXCHANGE}*{count}") for of in members]
 
     def _parts(self, sides: list[Side]) -> list[Pair]:
         """Each side with a part of another one's calls, whose rest is a side again; all or none."""
@@ -225,16 +269,10 @@ class _Ends:
             sides: they have as many calls as the others.
             others: may be the same.
         """
-        count, linked = len(sides[0].rows), self._linked(sides, others)
-        if not linked.any() or count < LEAST_SAMPLES:
+        linked = self._linked(sides, others)
+        if not linked.any() or len(sides[0].rows) < LEAST_SAMPLES:
             return [-1] * len(sides), 0.0
-        chosen = np.unique(np.linspace(0, count - 2, SAMPLES).astype(np.int64))
-
-        def steps(times: Times, of: list[Side]) -> Floats:
-            rows = np.stack([each.rows for each in of])
-            return (times[rows[:, chosen + 1]] - times[rows[:, chosen]]).astype(np.float64)
-
-        apart = _distances(steps(self._end, sides), steps(self._end, others))
+        apart = _distances(_steps(self._end, sides), _steps(self._end, others))
         apart[~linked] = np.inf
         nearest, places = apart.argmin(axis=1), np.arange(len(sides))
         least = apart[places, nearest]
@@ -247,8 +285,8 @@ class _Ends:
         second = np.minimum(beyond.min(axis=1), beyond[:, nearest].min(axis=0))
         met &= second >= NEIGHBOURS * np.maximum(least, SHARPEST_NS)
         if not len(self._links):
-            other_starts = steps(self._start, [others[each] for each in nearest])
-            late = ROBUST * medians(np.abs(steps(self._start, sides) - other_starts))
+            other_starts = _steps(self._start, [others[each] for each in nearest])
+            late = ROBUST * medians(np.abs(_steps(self._start, sides) - other_starts))
             met &= least <= LATENESS_SHARE * late
         return np.where(met, nearest, -1).tolist(), close
 
@@ -278,6 +316,13 @@ def _between(one: Times, other: Times) -> Floats:
     drift = np.median((apart[-half:] - apart[:half]) / np.maximum(one[-half:] - one[:half], 1))
     drifted = drift * (one - one[0])
     return np.asarray(np.median(apart - drifted) + drifted)
+
+
+def _steps(times: Times, sides: list[Side]) -> Floats:
+    """The time from some calls of each side to the next ones, ns; shape (sides, SAMPLES)."""
+    rows = np.stack([each.rows for each in sides])
+    chosen = np.unique(np.linspace(0, rows.shape[1] - 2, SAMPLES).astype(np.int64))
+    return (times[rows[:, chosen + 1]] - times[rows[:, chosen]]).astype(np.float64)
 
 
 def _distances(steps: Floats, others: Floats) -> Floats:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-Times = Index = NDArray[np.int64]
+Times = NDArray[np.int64]
+Index = Times
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 

@@ -69,3 +69,12 @@ def test_a_rank_gets_slow_when_another_one_recovers(
         (1, count // 2 + 1, ()),
         (2, None, ((1, count // 2),)),
     }
+
+
+def test_two_hosts_that_are_slow_by_turns_are_nobody() -> None:
+    """A coin decides which one waits for storage: none of the other hosts tells how they change."""
+    turns = np.array([int(each) for each in "1100000100100001001"])  # 13 to 6
+    late = noise(16, len(turns))
+    late[:8] += 12.0 * (turns == 0)
+    late[8:] += 12.0 * (turns == 1)
+    assert story_of(excess(late, per_host=8)).slow == ()

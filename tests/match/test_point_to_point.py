@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -119,6 +120,36 @@ def test_neighbours_that_are_given_need_not_start_apart() -> None:
     output = paired_by_ends(pl.concat(streams), [(0, 2), (1, 3)])
     assert {*output["label"]} == {"ranks 0 and 2", "ranks 1 and 3"}
     assert paired_by_ends(pl.concat(streams), [(0, 2), (1, 2)]).is_empty(), "3 has no neighbour"
+
+
+def exchanging(groups: list[list[int]], *, in_step: bool = False) -> pl.DataFrame:
+    """All ranks of a group leave together; who is ready sooner waits for the others."""
+    draw = np.random.default_rng(3)
+    parts = []
+    for number, ranks in enumerate(groups):
+        ready = draw.integers(0, 400_000, (1 if in_step else len(ranks), 12))
+        for place, rank in enumerate(ranks):
+            ends = [end + 150_000 * number * (n % 3) for n, end in enumerate(UP)]
+            part = transfers(rank, "stream 20", [end + 300 * place for end in ends])
+            waits = ready[0 if in_step else place]
+            parts.append(part.with_columns(start_ns=pl.col("start_ns") - pl.Series(waits)))
+    return pl.concat(parts)
+
+
+def test_three_or_more_that_end_together_send_all_to_all() -> None:
+    """NCCL records an all-to-all as sends; so do reports without its ranges."""
+    output = paired_by_ends(exchanging([[0, 1, 2], [3, 4, 5]]))
+    assert {*output["operation"]} == {"all_to_all"}
+    members = output.group_by("group").agg(pl.col("rank").unique().sort())["rank"].to_list()
+    assert sorted(members) == [[0, 1, 2], [3, 4, 5]]
+    assert output["members"].unique().to_list() == [3]
+    assert output["sender"].null_count() == output.height
+    assert {*output["label"]} == {"exchange*4"}
+
+
+def test_who_ends_together_for_another_reason_sends_not_all_to_all() -> None:
+    assert paired_by_ends(exchanging([[0, 1, 2], [3, 4]])).is_empty(), "a member may lack"
+    assert paired_by_ends(exchanging([[0, 1, 2], [3, 4, 5]], in_step=True)).is_empty()
 
 
 def of_one_stream(*, late: int = 0, wobble: int = 900_000) -> list[pl.DataFrame]:
