@@ -206,12 +206,27 @@ def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
         replace(each, ranks=tuple(excess.ranks[np.isin(excess.hosts, each.ranks)].tolist()))
         for each in filter(sure, (*traits, *_facts(rest, noise)))
     ]
+    slow = [each for each in slow if _is_shared(excess, each)]
     if not claims:
         return slow
     of_hosts, of_ranks = ({rank for each in some for rank in each.ranks} for some in (slow, claims))
     amounts = np.maximum(np.nan_to_num(excess.total[np.isin(excess.ranks, [*of_ranks])]), 0.0)
     alike = HALF * amounts.sum(axis=1).max() <= amounts.sum(axis=1).min()
     return slow if alike and of_hosts == of_ranks else []
+
+
+def _is_shared(excess: Excess, claim: Slow) -> bool:
+    """Whether most of the ranks take part, or most of as many as there are iterations.
+
+    A rank takes part if it has at least half of the mean rank's excess. The largest ones count as
+    much as the usual one.
+    """
+    rows = np.isin(excess.ranks, claim.ranks)
+    share = excess.share[np.ix_(rows, np.isin(excess.numbers, claim.pattern.iterations))]
+    sums = np.clip(share, 0.0, np.median(share.max(axis=0))).sum(axis=1)
+    part = int(np.count_nonzero(sums >= HALF * sums.mean()))
+    ranks, events = share.shape
+    return bool(part >= min(ranks, FEW) and 2 * part > min(ranks, events))
 
 
 def _costliest_set(
@@ -356,7 +371,9 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         members, amount = _costliest(sought, event_of(noise), excess)
         if not amount.any():
             break
-        pattern = pattern_of(amount, 0.0, numbers)
+        # one that waits for a slower rank may do meanwhile what was due
+        slower = np.delete(excess.share > event_of(noise), members, axis=0).any(axis=0)
+        pattern = pattern_of(amount, 0.0, numbers, slower & (amount == 0))
         if not pattern.has_one_reason:
             pattern = replace(pattern, iterations=tuple(numbers[amount > 0].tolist()))
         fact = Slow(tuple(excess.ranks[members].tolist()), pattern, None)

@@ -11,13 +11,16 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.util.numbers import ROBUST
 
 
-def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
+def pattern_of(
+    amount: Floats, noise: float, numbers: Index, hidden: Flags | None = None
+) -> Pattern:
     """When ranks are slow: always, since, in spells, every k-th time, or in these iterations.
 
     Args:
         amount: by which they are slower, by iteration, as a share of it.
         noise: how far amounts scatter.
         numbers: the iterations, ascending.
+        hidden: in which a slower rank hides whether they are slow; none if not given.
     """
     # half of the whole amount lies in iterations with the usual one or more
     ordered = np.sort(np.maximum(amount, 0.0))[::-1]
@@ -25,7 +28,7 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
     usual = float(ordered[int(np.searchsorted(sums, sums[-1] / 2))])
     slow = amount > usual / 2
     hits = numbers[slow]
-    period = period_of(hits, numbers)
+    period = period_of(hits, numbers, hidden)
     if period is not None:
         # less is enough where it is expected
         fitting = (numbers % period == _remainder(hits, period)) & (amount > min(noise, usual / 2))
@@ -50,7 +53,7 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
     return Pattern(kind, tuple(hits.tolist()))
 
 
-def period_of(hits: Index, numbers: Index) -> int | None:
+def period_of(hits: Index, numbers: Index, hidden: Flags | None = None) -> int | None:
     """k ≥ 2 where the slow iterations are every k-th one, and at least FEW others; else None.
 
     It must predict: at most a fifth of the slow iterations lie elsewhere, at most a fifth of the
@@ -60,6 +63,7 @@ def period_of(hits: Index, numbers: Index) -> int | None:
     Args:
         hits: the slow iterations, ascending.
         numbers: all of them.
+        hidden: of which nobody knows whether they are slow; they are neither expected nor others.
     """
     if len(hits) == 2:
         first, apart = int(hits[0]), int(np.diff(hits)[0])
@@ -73,9 +77,10 @@ def period_of(hits: Index, numbers: Index) -> int | None:
     remainder = _remainder(hits, period)
     expected = numbers % period == remainder
     expected[0] &= hits[0] == numbers[0]  # what precedes the first iteration may not be recorded
+    known = np.isin(numbers, hits) | (True if hidden is None else ~hidden)
     fitting = int((hits % period == remainder).sum())
-    fits = fitting >= max(FEW, MOST * max(len(hits), int(expected.sum())))
-    others = np.count_nonzero(~expected)
+    fits = fitting >= max(FEW, MOST * max(len(hits), int((expected & known).sum())))
+    others = np.count_nonzero(~expected & known)
     quiet = others >= FEW and len(hits) - fitting <= (1 - MOST) * others
     return period if fits and quiet else None
 

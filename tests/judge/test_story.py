@@ -156,6 +156,41 @@ def test_a_host_whose_ranks_are_slow_by_turns(seed: int) -> None:
     assert (2, 3) not in slow, "without their host they are two ranks"
 
 
+@pytest.mark.parametrize(
+    ("size", "turns", "is_host"),
+    [
+        (8, [0, 1, 2, 3, 4, 5, 6, 7] * 2, True),
+        (8, [0, 1, 2, 3, 0, 1, 2], True),  # of seven events
+        (8, [0, 1, 2, 3] * 4, False),
+        (8, [0, 1] * 7 + [2, 3, 4], False),
+        (3, [0, 1] * 7, False),
+        (3, [0, 1, 2] * 5, True),
+    ],
+)
+def test_a_host_is_named_if_most_of_its_ranks_take_part(
+    size: int, turns: list[int], is_host: bool
+) -> None:
+    draw = np.random.default_rng(1)
+    late = noise(4 * size, 40)
+    then = np.sort(draw.choice(40, len(turns), replace=False))
+    late[size + draw.permuted(turns), then] += 90.0
+    late[size + turns[0], then[0]] += 900.0  # single events hardly count
+    named = ranks_of(story_of(excess(late, per_host=size)))
+    assert (tuple(range(size, 2 * size)) in named) == is_host
+
+
+def test_each_rank_of_a_host_has_its_own_period() -> None:
+    """While one waits for the other it does what was due; or another one hides it."""
+    numbers = np.arange(1, 40)
+    five, three = numbers % 5 == 4, numbers % 3 == 1
+    for then, more in ((three & ~five, 60.0), (three & ~five, 40.0), (three, 60.0)):
+        late = noise(32, 39)
+        late[29] += 60.0 * five
+        late[30] += more * then
+        slow = story_of(excess(late, per_host=8)).slow
+        assert {each.ranks: each.pattern.period for each in slow} == {(29,): 5, (30,): 3}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_single_event_of_a_rank_blames_no_host(seed: int) -> None:
     draw = np.random.default_rng(seed)
