@@ -95,7 +95,7 @@ def chance_of_levels(
         suspects: the ranks and others that may be slow. Their levels tell nothing of noise.
         then: the iterations in which the ranks are slow; None: all.
         changes: whether the cells are changes of ranks. The chance is 1 where all other ranks are
-            on one host, so that nobody knows how hosts change.
+            on one host, and some of these on another: nobody knows how hosts change.
     """
     others = np.isin(roles, roles[rows])
     ranks, on_hosts = int(others.sum()), np.unique(hosts[others], return_inverse=True)[1]
@@ -103,7 +103,8 @@ def chance_of_levels(
     known, count = len(np.unique(roles[others])), int(others.sum())
     if count - known < 1:
         return 0.0
-    if changes and len(np.unique(hosts[others])) == 1:
+    elsewhere = np.setdiff1d(hosts[rows], hosts[others])
+    if changes and len(elsewhere) and len(np.unique(hosts[others])) == 1:
         return 1.0
     cells = cells.copy()
     for role in np.unique(roles[others]):

@@ -63,7 +63,7 @@ def period_of(hits: Index, numbers: Index, hidden: Flags | None = None) -> int |
     Args:
         hits: the slow iterations, ascending.
         numbers: all of them.
-        hidden: of which nobody knows whether they are slow; they are neither expected nor others.
+        hidden: of which nobody knows whether they are slow; they are not expected.
     """
     if len(hits) == 2:
         first, apart = int(hits[0]), int(np.diff(hits)[0])
@@ -80,7 +80,7 @@ def period_of(hits: Index, numbers: Index, hidden: Flags | None = None) -> int |
     known = np.isin(numbers, hits) | (True if hidden is None else ~hidden)
     fitting = int((hits % period == remainder).sum())
     fits = fitting >= max(FEW, MOST * max(len(hits), int((expected & known).sum())))
-    others = np.count_nonzero(~expected & known)
+    others = np.count_nonzero(~expected)
     quiet = others >= FEW and len(hits) - fitting <= (1 - MOST) * others
     return period if fits and quiet else None
 

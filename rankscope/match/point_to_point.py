@@ -8,7 +8,7 @@ from rankscope.model.schema import PEERS
 EXCHANGE = "exchange"
 """Begin of the labels of communicators that send to each other, all to all."""
 
-TRANSFERS = f"^ranks? [0-9]+ (to|and) [0-9]+$|^{EXCHANGE}"
+TRANSFERS = f"^ranks? [0-9]+ (to|and) [0-9]+$|^{EXCHANGE}[*]"
 """Labels of communicators of calls that send and receive: of two ranks, or of more."""
 
 SIDES = pl.Schema({"sender": pl.Int64, "receiver": pl.Int64})

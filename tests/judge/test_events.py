@@ -71,6 +71,27 @@ def test_a_rank_gets_slow_when_another_one_recovers(
     }
 
 
+def test_a_rank_is_compared_with_how_the_others_of_its_only_host_change() -> None:
+    late = noise(4, 40, 0.5)
+    late[1, :14] += 4.0
+    late[2, 14:] += 4.0
+    found = story_of(excess(late, per_host=4)).slow
+    assert {each.ranks: (each.pattern.since, each.pattern.spells) for each in found} == {
+        (2,): (15, ()),
+        (1,): (None, ((1, 14),)),
+    }
+
+
+@pytest.mark.parametrize("more_ms", [12.0, 18.0])
+@pytest.mark.parametrize("count", [6, 10, 40])
+def test_two_ranks_that_are_slow_in_turn_are_named_each(count: int, more_ms: float) -> None:
+    late = noise(8, count, 0.8)
+    late[1, ::2] += 12.0
+    late[2, 1::2] += more_ms
+    slow = story(late).slow
+    assert {each.ranks: each.pattern.period for each in slow} == {(1,): 2, (2,): 2}
+
+
 def test_two_hosts_that_are_slow_by_turns_are_nobody() -> None:
     """A coin decides which one waits for storage: none of the other hosts tells how they change."""
     turns = np.array([int(each) for each in "1100000100100001001"])  # 13 to 6

@@ -104,12 +104,11 @@ def test_three_of_five_iterations_make_no_period() -> None:
     assert period_of(np.array([2, 4, 6]), np.arange(1, 7)) == 2
 
 
-def test_iterations_of_which_nobody_knows_are_neither_missing_nor_others() -> None:
+def test_iterations_of_which_nobody_knows_are_not_missing() -> None:
     numbers = np.arange(1, 20)
     hits = np.array([1, 7, 10, 13, 16])
     assert period_of(hits, numbers) is None
     assert period_of(hits, numbers, np.isin(numbers, [4, 9, 14, 19])) == 3
-    assert period_of(hits, numbers, ~np.isin(numbers, [*hits, 2, 3])) is None
 
 
 @pytest.mark.parametrize("slow", [(16, 32), (15, 31)])
