@@ -223,12 +223,14 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
     places = {inputs.hosts.get(rank) for rank in members}
     on_one = None not in places and len(places) == 1 < len({*inputs.hosts.values()})
+    sends = first["operation"] == POINT_TO_POINT
     place = f", all on {min(map(str, places))}" * on_one
+    place += ", across hosts" * (sends and None not in places and len(places) > 1)
     groups = slow.slow["members"].n_unique()
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
     more = f", one of {groups} slow ones{shared}," * (groups > 1)
     ranks = f" among {ranks_text(tuple(sorted(members)), MOST_LISTED)}"
-    ranks *= first["operation"] != POINT_TO_POINT  # which is called by its ranks
+    ranks *= not sends  # which are called by their ranks
     calls = first["per_iteration"]
     mean = f" on average over {calls} calls" * (calls > 1)
     adapters = network_words(

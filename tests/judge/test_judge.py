@@ -321,6 +321,32 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
     assert verdict.members == ((3,) if kind == "communication" else ())
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_slow_sends_across_hosts_are_said_to_be(hosts: int) -> None:
+    """They are compared with those within a host, which may be faster by nature."""
+    given = replace(inputs(), hosts={rank: f"node{rank * hosts // RANKS}" for rank in range(RANKS)})
+
+    class Saved(Exact):
+        def of(
+            self, healed: Iterable[Floats], transfers: Iterable[bool] = repeat(False)
+        ) -> list[int]:
+            return [400 * MS * usual for _, usual in zip(healed, transfers, strict=False)]
+
+    transfers = pl.DataFrame(
+        {
+            "group": [0], "operation": "point_to_point", "label": "rank 3 to 4",
+            "members": [[3, 4]], "excess_ns": 400 * MS, "transfer_ns": 40 * MS,
+            "usual_ns": 20 * MS, "iterations": [[*range(COUNT)]], "on_host": False,
+            "per_iteration": 1,
+        }
+    )  # fmt: skip
+    sentence = judge(
+        given, Saved(given.excess, slow=SlowTransfers(np.zeros(1), transfers))
+    ).sentence
+    where = ", across hosts" if hosts == 2 else ""
+    assert f"point_to_point (rank 3 to 4{where}) takes 40.0 ms once" in sentence
+
+
 def test_communication_that_was_not_matched_is_said() -> None:
     """All-to-alls that no report ties to those of other ranks may be most of the time."""
     for slow_ms in (0, 20):
