@@ -228,7 +228,8 @@ def _prices(
     )
     labels = comparison.matching.groups.select("group", "label")
     groups = members.join(labels, on="group", how="left")
-    slow = slow_transfers(instances, replay.service(instances.height), inputs.selected, groups)
+    service = replay.service(instances.height)
+    slow = slow_transfers(instances, service, inputs.selected, groups, inputs.hosts)
     return Prices(inputs.excess, replay, slow)
 
 

@@ -1,6 +1,6 @@
 """Collectives whose transfer takes longer than usual. See METHOD.md#verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from rankscope.judge.levels import HALF, NOISE
 from rankscope.judge.timing import quick_part
+from rankscope.match.point_to_point import TRANSFERS
 from rankscope.match.roles import ALIKE
 from rankscope.model.intervals import Floats
 from rankscope.util.numbers import ROBUST
@@ -27,7 +28,11 @@ class SlowTransfers(Struct, frozen=True, eq=False):
 
 
 def slow_transfers(
-    instances: pl.DataFrame, service_ns: Floats, numbers: Sequence[int], groups: pl.DataFrame
+    instances: pl.DataFrame,
+    service_ns: Floats,
+    numbers: Sequence[int],
+    groups: pl.DataFrame,
+    hosts: Mapping[int, str | None],
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
@@ -39,6 +44,8 @@ def slow_transfers(
         service_ns: what each took from the moment when all were ready; NaN where unknown.
         numbers: the selected iterations.
         groups: group, label, members (list of ranks), on_host.
+        hosts: of the ranks, None where unknown. Sends across hosts are compared with each other, if
+            several pairs of ranks send so.
     """
     kind = ["operation", "alike", "calls"]
     of_group, key = [*kind, "group"], [*kind, "size"]
@@ -49,8 +56,16 @@ def slow_transfers(
     )
     # groups of one label make the same calls; the larger ones may be several that end together
     size, several = pl.col("size_of_group"), pl.col("members").n_unique().over("label") > 1
+    places = [{hosts.get(rank) for rank in members} for members in groups["members"].to_list()]
+    across = pl.Series([None not in each and len(each) > 1 for each in places], dtype=pl.Boolean)
+    sends = pl.col("label").str.contains(TRANSFERS) & across
+    apart = sends & (pl.col("members").filter(sends).n_unique() > 1)
     groups = groups.with_columns(
-        alike=pl.when(several).then("label").otherwise(size.cast(pl.String)),
+        alike=pl.when(apart)
+        .then(pl.lit("across hosts"))
+        .when(several)
+        .then("label")
+        .otherwise(size.cast(pl.String)),
         merged=size > size.min().over("label"),
     )
 

@@ -30,7 +30,7 @@ def instances(calls: dict[int, int], size: int | None = None, iterations: int = 
 def slow_groups(calls: dict[int, int], slow: set[int]) -> list[int]:
     rows = instances(calls)
     service = np.where(rows["group"].is_in([*slow]), 2.0, 0.2) * MS
-    found = slow_transfers(rows, service, range(10), FRAME)
+    found = slow_transfers(rows, service, range(10), FRAME, {})
     return [] if found is None else sorted(found.slow["group"])
 
 
@@ -41,31 +41,47 @@ def jitter(rows: pl.DataFrame) -> Floats:
 
 
 def found_in(rows: pl.DataFrame, service: Floats) -> SlowTransfers | None:
-    return slow_transfers(rows, service, range(10), FRAME)
+    return slow_transfers(rows, service, range(10), FRAME, {})
 
 
 def test_one_of_several_communicators_that_do_the_same() -> None:
     assert slow_groups(dict.fromkeys(GROUPS, 4), {3}) == [3]
 
 
-def test_sends_between_two_ranks_are_compared_with_those_of_others() -> None:
-    """Stages of two pipelines; each two ranks send in both directions, on a stream for each."""
-    pairs = [[0, 2], [1, 3], [2, 4], [3, 5]]
+PAIRS = [[0, 2], [1, 3], [2, 4], [3, 5]]
+"""Who sends to whom in two pipelines."""
+
+
+def slow_pairs(took_ms: list[float], hosts: dict[int, str | None]) -> list[list[int]]:
+    """The pairs whose sends are slow; each sends in both directions, on a stream for each."""
+    pairs = [*PAIRS, *PAIRS]
     groups = pl.DataFrame(
         {
             "group": range(8),
-            "members": [*pairs, *pairs],
-            "label": [f"ranks {one} and {other}" for one, other in (*pairs, *pairs)],
+            "members": pairs,
+            "label": [f"ranks {one} and {other}" for one, other in pairs],
             "on_host": False,
         }
     )
     rows = instances(dict.fromkeys(range(8), 4))
     rows = rows.with_columns(operation=pl.lit(POINT_TO_POINT))
-    service = np.where(rows["group"].is_in([3, 7]), 2.4, 0.06) * MS
-    found = slow_transfers(rows, service, range(10), groups)
-    assert found is not None
-    assert found.slow["members"].to_list() == [[3, 5], [3, 5]]
-    assert found.slow["usual_ns"].to_list() == [round(0.06 * MS)] * 2
+    service = np.array(took_ms * 2)[rows["group"].to_numpy()] * MS
+    found = slow_transfers(rows, service, range(10), groups, hosts)
+    return [] if found is None else found.slow["members"].unique().sort().to_list()
+
+
+def test_sends_between_two_ranks_are_compared_with_those_of_others() -> None:
+    assert slow_pairs([0.06, 0.06, 0.06, 2.4], {}) == [[3, 5]]
+    assert slow_pairs([0.06, 0.06, 2.4, 2.4], {}) == [[2, 4], [3, 5]]
+
+
+def test_sends_across_hosts_are_compared_with_each_other() -> None:
+    """The network is slower than what links the devices of a host."""
+    hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in range(6)}
+    assert slow_pairs([0.06, 0.06, 0.4, 0.4], hosts) == []
+    assert slow_pairs([0.06, 0.06, 0.4, 2.4], hosts) == [[3, 5]]
+    lone: dict[int, str | None] = {**hosts, 4: "node0"}
+    assert slow_pairs([0.06, 0.06, 0.06, 2.4], lone) == [[3, 5]], "it is the only one"
 
 
 def test_of_groups_that_end_together_one_is_slow() -> None:
@@ -74,12 +90,12 @@ def test_of_groups_that_end_together_one_is_slow() -> None:
     rows = instances({0: 8, 1: 8}).with_columns(transfer=pl.lit(round(0.2 * MS)))
     service = np.where(rows["group"] == 1, 0.6, 0.0) * MS
     labels = groups.with_columns(label=pl.lit("device all_reduce*8 0"), on_host=pl.lit(False))
-    found = slow_transfers(rows, service, range(10), labels)
+    found = slow_transfers(rows, service, range(10), labels, {})
     assert found is not None
     assert found.slow["members"].to_list() == [[14, 15]]
     assert found.slow["usual_ns"].to_list() == [round(0.2 * MS)]
     others = slow_transfers(rows, service, range(10), groups.with_columns(
-        label=pl.Series(["one", "two"]), on_host=pl.lit(False)))  # fmt: skip
+        label=pl.Series(["one", "two"]), on_host=pl.lit(False)), {})  # fmt: skip
     assert others is None, "they do different things"
 
 
@@ -160,7 +176,7 @@ def test_calls_that_are_never_quick_at_once_are_not_slow_when_none_is() -> None:
     """Of two calls, one or the other is usually quick; sometimes neither is."""
     rows = instances({0: 2}, iterations=20).with_columns(bytes=2 ** (10 * pl.col("ordinal")))
     service = np.array([[9, 1]] * 9 + [[1, 9]] * 9 + [[9, 9]] * 2) * 1.0 * MS
-    assert slow_transfers(rows, service.ravel(), range(20), FRAME) is None
+    assert slow_transfers(rows, service.ravel(), range(20), FRAME, {}) is None
 
 
 def test_a_larger_group_takes_longer_than_smaller_ones_of_its_label() -> None:
@@ -174,7 +190,7 @@ def test_a_larger_group_takes_longer_than_smaller_ones_of_its_label() -> None:
         rows = instances(dict.fromkeys(range(count), 8))
         long, faulty = rows["group"] >= 8, rows["group"].is_in(slow)
         service = np.where(long, 1.75, 1.0) * np.where(faulty, 3.0, 1.0) * MS
-        found = slow_transfers(rows, service, range(10), groups.head(count))
+        found = slow_transfers(rows, service, range(10), groups.head(count), {})
         assert ([] if found is None else found.slow["group"].to_list()) == slow
 
 
