@@ -44,7 +44,8 @@ def noise_of(share: Floats, roles: Index, hosts: Index) -> float:
         difference = of_role - np.roll(of_role, 1, axis=0)
         count = difference.shape[1]
         if count >= FEW:
-            parts = np.diff(np.sort(difference, axis=1)).max(axis=1) > MUCH  # perhaps
+            # only a gap between two values can part the iterations
+            parts = np.diff(np.sort(difference, axis=1)).max(axis=1) > MUCH
             for row in np.flatnonzero(parts):
                 difference[row] = _around(difference[row])
             difference -= np.median(difference, axis=1, keepdims=True)
