@@ -340,8 +340,11 @@ def _alike(
         if medians.max() < BY_NATURE:
             return rows, pattern, 0.0
         kept = medians >= HALF * medians.max()
-        of_host = excess.hosts[rows][:, None] == excess.hosts[rows]
-        of_slow = (of_host & kept).sum(axis=1) > HALF * of_host.sum(axis=1)
+        of_host = excess.hosts[rows][:, None] == excess.hosts
+        alike = (of_host[:, rows] & kept).sum(axis=1)
+        # most of several, which have one reason
+        of_slow = (alike > 1) & (alike > HALF * of_host.sum(axis=1))
+        kept &= of_slow | (medians >= BY_NATURE)
         beside = np.isin(excess.roles, excess.roles[rows])
         beside[rows] = False
         if beside.any():  # half of the ranks may be slow
