@@ -12,7 +12,7 @@ from rankscope.compare.run_facts import far_clocks, keep_time
 from rankscope.judge.causes.registry import tables_of
 from rankscope.judge.claims import Story
 from rankscope.judge.excess import excess_of
-from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.inputs import Began, RunSummary, VerdictInputs
 from rankscope.judge.story import story_of
 from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import TRANSFERS
@@ -72,6 +72,7 @@ def verdict_inputs(
             far_ranks=far,
             world_size=comparison.scope.world_size,
             keep_time=keep_time(far, clocks),
+            began=_began(comparison, rows),
         ),
         selected=numbers,
         spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),
@@ -92,6 +93,14 @@ def verdict_inputs(
         outside=judged if "outside_ns" in judged.columns else None,
         whole=_story_of_the_run(comparison, metric, default),
     )
+
+
+def _began(comparison: Comparison, rows: pl.DataFrame) -> Began | None:
+    """Who began the first recorded iteration last, if that is apart from the others."""
+    wait = rows.filter(pl.col("iteration") == pl.col("iteration").min())["wait_ns"]
+    if comparison.began is None or wait.null_count():
+        return None
+    return Began(comparison.began.ranks[0], int(wait.quantile(0.5, "lower") or 0))
 
 
 def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,13 @@ from rankscope.judge.levels import MOST
 from rankscope.judge.story import flagged, story_of
 from rankscope.model.intervals import Flags, Floats
 from rankscope.sources.recorders import Recorder
+
+
+class Began(NamedTuple):
+    """The rank that began the first recorded iteration last."""
+
+    rank: int
+    waited_ns: int  # what the median rank waits in it
 
 
 class RunSummary(Struct, frozen=True):
@@ -35,6 +43,7 @@ class RunSummary(Struct, frozen=True):
     far_ranks: tuple[int, ...] = ()  # the time of day of their hosts is far from that of the others
     world_size: int | None = None  # ranks of the job, as its environment says
     keep_time: bool = True  # no clock drifts like those of `far_ranks` if all are of one run
+    began: Began | None = None  # None: together, or it is not selected
 
 
 class VerdictInputs(Struct, frozen=True, eq=False, dict=True):

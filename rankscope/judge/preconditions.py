@@ -5,7 +5,7 @@ import polars as pl
 from rankscope.judge.hidden_waits import hidden_wait
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
-from rankscope.judge.levels import LEAST_GAIN
+from rankscope.judge.levels import LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
@@ -90,6 +90,21 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
             "record the same on every rank, and export those reports again",
         )
     return None
+
+
+def began_apart(judged: Judgement) -> Verdict | None:
+    """The others wait for the rank that began the first recorded iteration last."""
+    run, total = judged.inputs.run, judged.inputs.total_ns
+    if run.began is None or run.began.waited_ns < MUCH * total:
+        return None
+    rank, waited = run.began
+    first = "its capture" if run.of_captures else f"iteration {judged.inputs.numbers[0]}"
+    return inconclusive(
+        f"no rank is slow beyond chance in what was recorded, but the others wait {ms(waited)} "
+        f"({percent(waited / total)} of the time) for rank {rank}, which began {first} last: what "
+        "it did before is in no report",
+        f"record several whole steps: {advice(Record.STEPS, run.recorder)}",
+    )
 
 
 def unlike_outside(judged: Judgement) -> Verdict | None:

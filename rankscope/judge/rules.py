@@ -308,33 +308,37 @@ def rotating(judged: Judgement) -> Verdict | None:
     if leading is not None and leading.gain_ns < much < judged.everything_ns - leading.gain_ns:
         lead = story.second  # one that costs little hides nobody
     aside = "" if story.loaders_bind else _may_be_slow(judged, leading)
-    by_chance = _chance(lead) > RARE and (len(most) > 1 or differ)
+    hit = slowest > story.event * excess.lengths
+    last = excess.ranks[amounts.argmax(axis=0)]
+    own = [(rank, excess.numbers[hit & (last == rank)].tolist()) for rank in most]
+    brief = len(own) <= FEW and all(0 < len(numbers) <= FEW for _, numbers in own)
+    # in a part of a run, events that name nobody may be of one rank
+    in_part = brief and not inputs.claims and len(inputs.numbers) < story.count
+    apart = len(most) > 1 or in_part
+    by_chance = _chance(lead) > RARE and (apart or differ)
     if not (story.loaders_bind or by_chance):
         return None
-    hit = slowest > story.event * excess.lengths
     sums = everything.sum(axis=(0, 1))
     cause, share = excess.main_phase(sums, sums.sum())
     phase = "" if cause is None else f", mostly in {cause}"
     how = "in the iterations that cost most, others lie as far from the median"
-    last = excess.ranks[amounts.argmax(axis=0)]
-    own = [(rank, excess.numbers[hit & (last == rank)].tolist()) for rank in most]
-    if len(most) > 1:
-        held = "hold most of what imbalance costs"
+    if apart:
+        held = f"{agreeing(len(most), 'holds', 'hold')} most of what imbalance costs"
         how = (
             f"{counted(len(most), 'rank')} ({span(most, MOST_LISTED)}) {held}, each in different "
             "iterations"
         )
-        if len(own) <= FEW and all(0 < len(numbers) <= FEW for _, numbers in own):
+        if brief:
             *before, final = (
                 f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"
                 for rank, numbers in own
             )
-            how = f"{', '.join(before)} and {final} {held}"
+            how = f"{' and '.join([', '.join(before), final][not before :])} {held}"
     return Verdict(
         kind=VerdictKind.ROTATING,
         leading=leading if aside else None,
         holders=()
-        if story.loaders_bind or len(most) < 2
+        if story.loaders_bind or not apart
         else tuple(Holder(rank, tuple(numbers)) for rank, numbers in own),
         cause=cause,
         cause_share=share,
@@ -536,6 +540,7 @@ RULES: tuple[Rule, ...] = (
     undecided,
     # the ranks look alike
     preconditions.may_be_unlike,
+    preconditions.began_apart,
     network,
     preconditions.unlike_outside,
     balanced,

@@ -467,7 +467,7 @@ def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
 @pytest.mark.parametrize(("count", "more"), [(1, "capture more"), (COUNT, "compare the reports")])
 def test_of_a_short_run_more_iterations_are_needed(count: int, more: str) -> None:
     given = inputs_of(
-        wide_of([(rank, 0, 20.0 * (rank == 3)) for rank in range(RANKS)]), run=SUMMARY
+        wide_of([(rank, 0, 10.0 * (rank == 3)) for rank in range(RANKS)]), run=SUMMARY
     )
     assert judge(replace(given, whole=Story(0.03, (), None, count))).next.startswith(more)
 

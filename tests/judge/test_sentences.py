@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from rankscope.judge.claims import Pattern, Slow, Story
-from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.inputs import Began, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.model.kinds import VerdictKind
-from rankscope.model.results import Verdict
+from rankscope.model.results import Holder, Verdict
 from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, wide_of
 from tests.support import MS, inputs_of
 
@@ -105,6 +105,21 @@ def now_one_now_another() -> VerdictInputs:
         for i in range(COUNT)
     ]
     return inputs_of(wide_of(rows), run=SUMMARY)
+
+
+def of_a_part(few: range) -> VerdictInputs:
+    """The same run, of which some iterations are selected."""
+    whole = now_one_now_another()
+    wide = late_rows((), always).filter(pl.col("iteration").is_in(few))
+    slow = (pl.col("rank") == 5) & (pl.col("iteration") == 8)
+    more = pl.when(slow).then(60 * MS).otherwise(0)
+    wide = wide.with_columns(pl.col("backward_ns", "work_ns") + more)
+    return replace(inputs_of(wide), whole=whole.story)
+
+
+def begun_apart(waited_ms: int, *, of_captures: bool = False) -> Verdict:
+    run = replace(SUMMARY, began=Began(5, waited_ms * MS), of_captures=of_captures)
+    return judge(replace(inputs(), run=run))
 
 
 def all_at_once() -> VerdictInputs:
@@ -265,6 +280,21 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         most of what imbalance costs, mostly in backward. Without imbalance the run would save at
         most 180.0 ms, 9.0 % of the time (2.0 s); the run cannot be replayed, so gains are upper
         bounds."""),
+    "too few to tell, of which one is selected": (lambda: judge(of_a_part(range(6, 10))), """
+        No rank in particular is slow: rank 5 in iteration 8 holds most of what imbalance costs,
+        mostly in backward. Without imbalance the run would save at most 60.0 ms, 15 % of the time
+        (400.0 ms); the run cannot be replayed, so gains are upper bounds."""),
+    "late for the first iteration": (lambda: begun_apart(100), """
+        Inconclusive: no rank is slow beyond chance in what was recorded, but the others wait 100.0
+        ms (5.0 % of the time) for rank 5, which began iteration 0 last: what it did before is in no
+        report."""),
+    "a late capture": (lambda: begun_apart(100, of_captures=True), """
+        Inconclusive: no rank is slow beyond chance in what was recorded, but the others wait 100.0
+        ms (5.0 % of the time) for rank 5, which began its capture last: what it did before is in no
+        report."""),
+    "hardly late for the first iteration": (lambda: begun_apart(99), """
+        Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
+        time."""),
 }  # fmt: skip
 
 
@@ -272,6 +302,13 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
 def test_a_verdict_in_words(name: str) -> None:
     verdict, words = EXAMPLES[name]
     assert verdict().sentence == " ".join(words.split())
+
+
+def test_a_rank_that_holds_the_cost_of_a_part_of_a_run_is_no_trait_of_it() -> None:
+    """It alone has an event in the part."""
+    assert judge(of_a_part(range(6, 10))).holders == (Holder(5, (8,)),)
+    whole = replace(of_a_part(range(6, 10)), whole=Story(0.03, (), None, 4))
+    assert judge(whole).kind == "inconclusive", "of nothing else is known that it varies"
 
 
 def test_where_all_load_slowly_or_differ_at_once_no_rank_holds_the_cost() -> None:

@@ -1,11 +1,16 @@
 """What is said beside the numbers, in the words that fit."""
 
-import pytest
-from msgspec.structs import replace
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from msgspec import structs
+
+import rankscope
 from rankscope.match.collectives import match
 from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings, missing_ranks
+from tests.forge import forge, scene
 from tests.match.worlds import world
 
 
@@ -21,6 +26,21 @@ def test_a_report_alone_has_nobody_to_be_compared_with() -> None:
     assert alone.startswith("7 of 8 ranks have no report (")
     assert "no other rank to compare" in alone
     assert "slowest" not in alone
+
+
+@pytest.mark.parametrize(("runs_ahead", "kind"), [(False, "inconclusive"), (True, "balanced")])
+def test_ranks_that_begin_the_first_iteration_apart_are_balanced_only_if_nobody_waits(
+    tmp_path: Path, *, runs_ahead: bool, kind: str
+) -> None:
+    """Rank 2 fetches its first batch before its range, or hosts run ahead of their devices."""
+    job = scene("free_running" if runs_ahead else "load_between", ranks=4, iterations=3)
+    job = replace(job, plants=tuple(replace(each, offset=0) for each in job.plants))
+    forge(job, tmp_path)
+    run = rankscope.ingest([tmp_path], tmp_path / "run.duckdb", jobs=1)
+    first = run.compare(rankscope.Options(iter_range=slice(0, 1)))
+    assert "began-apart" in {each.code for each in first.warnings}
+    assert first.verdict.kind == kind
+    assert ("for rank 2, which began iteration 0 last" in first.verdict.sentence) is not runs_ahead
 
 
 @pytest.mark.parametrize(
@@ -44,7 +64,7 @@ def test_communication_without_counterparts(
     output = match(made.collectives, made.utc_starts)
     groups = with_waits(output, made.utc_starts).groups
     found = communication_warnings(
-        replace(output.summary, calls=0),
+        structs.replace(output.summary, calls=0),
         groups,
         [*range(4)],
         operations=operations,
