@@ -106,7 +106,9 @@ class Folders:
                     waiting.append(path)
 
     def _outside(self, text: str) -> UsageError:
+        linked = self.holds(Path(os.path.normpath(self._folders[0] / text)))
         return UsageError(
-            f"{text}: lies outside the folders of this server",
+            f"{text}: {'is a link that leads' if linked else 'lies'} outside the folders of this "
+            "server",
             hint=f"it may read below {self}; rankscope mcp FOLDER... names others",
         )

@@ -12,6 +12,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
 from rankscope.errors import UsageError
 from rankscope.judge.causes import blocked, counters
+from rankscope.judge.phrases import one_host
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Finding, Verdict
 from rankscope.sources.recorders import Recorder, recorder_of
@@ -73,7 +74,7 @@ FILE_ACCESS = Needed(
 )
 GPU_COUNTERS = Needed(
     "--gpu-metrics-devices=all",
-    "clocks and load of the device",
+    "clocks, load and links of the device",
     "root, or a driver that lets users profile; no profiling by DCGM meanwhile",
     "10,000 samples a second of each device",
 )
@@ -187,7 +188,9 @@ def next_capture(comparison: Comparison, picks: Picks) -> NextCapture:
         raise _of_pytorch(comparison, [each.rank for each in ranks], (first, following))
     own = [ranks[0].rank]
     host_known = not comparison.tables.read("host_states", ranks=own).is_empty()
-    needed, sentence = _needed(verdict, host_known)
+    hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
+    near = one_host(verdict.members, hosts) is not None
+    needed, sentence = _needed(verdict, host_known, near)
     windows = comparison.tables.read("iterations", ranks=own)
     inside = windows.filter(pl.col("iteration").is_between(first, last))
     begin, end = inside["view_start_ns"].to_numpy().min(), inside["view_end_ns"].to_numpy().max()
@@ -255,15 +258,21 @@ def _stretch(iterations: tuple[int, ...]) -> tuple[int, int]:
     return inside[0], inside[-1]
 
 
-def _needed(verdict: Verdict, host_known: bool) -> tuple[tuple[Needed, ...], str]:
-    """The options, and what stayed open in words."""
+def _needed(verdict: Verdict, host_known: bool, near: bool) -> tuple[tuple[Needed, ...], str]:
+    """The options, and what stayed open in words.
+
+    Args:
+        host_known: whether the reports tell what the first rank's host does.
+        near: whether all members of the slow transfer are on one host.
+    """
     leading = () if verdict.leading is None else verdict.leading.ranks
     ranks = verdict.ranks or leading
     who = ranks_text(ranks, MOST_LISTED) if ranks else "no single rank"
     does = "may be" if leading and not verdict.ranks else agreeing(len(ranks) or 1, "is", "are")
     slow = f"{who} {does} slow in {sanitized(verdict.cause or 'the iteration')}"
     if verdict.kind == VerdictKind.COMMUNICATION:
-        return (NIC_COUNTERS,), "communication is slow: is the network congested?"
+        counted = (GPU_COUNTERS, NIC_COUNTERS) if near else (NIC_COUNTERS,)
+        return counted, "communication is slow: are its links congested?"
     captures = [_of_finding(each, host_known) for each in verdict.findings]
     if not captures:
         if host_known:

@@ -1,11 +1,17 @@
 """Phrases that sentences share: ranks and hosts, iterations, amounts and ordinals."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
 from rankscope.model.results import Also, Verdict
 from rankscope.util.wording import MOST_LISTED, agreeing, counted, listed, ms, ranks_text
+
+
+def one_host(ranks: Iterable[int], hosts: Mapping[int, str | None]) -> str | None:
+    """The host of all the ranks; None if it is unknown, or they are on several."""
+    places = {hosts.get(rank) for rank in ranks}
+    return places.pop() if len(places) == 1 else None
 
 
 def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:

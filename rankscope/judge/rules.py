@@ -27,7 +27,7 @@ from rankscope.judge.levels import (
     MUCH,
     RARE,
 )
-from rankscope.judge.phrases import lowered, when, who, whole_hosts
+from rankscope.judge.phrases import lowered, one_host, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import changed, described, finished, held_up
 from rankscope.model.kinds import POINT_TO_POINT, CauseKind, VerdictKind
@@ -207,7 +207,9 @@ def slow_link(judged: Judgement) -> Verdict | None:
         return None
     first = slow.slow.row(0, named=True)
     members, iterations = {*first["members"]}, tuple(first["iterations"])
-    common = members.intersection(*slow.slow["members"].to_list())
+    groups = {frozenset(group) for group in slow.slow["members"].to_list()}
+    common = members.intersection(*groups)
+    inside = all(one_host(group, inputs.hosts) for group in groups)
     lasts = len(iterations) >= FEW and iterations == (*inputs.numbers[-len(iterations) :],)
     verdict = Verdict(
         kind=VerdictKind.COMMUNICATION,
@@ -219,16 +221,15 @@ def slow_link(judged: Judgement) -> Verdict | None:
         since=iterations[0] if lasts and len(iterations) < len(inputs.numbers) else None,
         gain_ns=judged.gains["transfer"],
         next="compare the links of the members: rankscope imbalance --by collective, and "
-        + advice(Record.NETWORK, inputs.run.recorder),
+        + advice(Record.LINKS if inside else Record.NETWORK, inputs.run.recorder),
     )
     places = {inputs.hosts.get(rank) for rank in members}
-    on_one = None not in places and len(places) == 1 < len({*inputs.hosts.values()})
     sends = first["operation"] == POINT_TO_POINT
-    place = f", all on {min(map(str, places))}" * on_one
+    host = one_host(members, inputs.hosts) if len({*inputs.hosts.values()}) > 1 else None
+    place = f", all on {host}" if host else ""
     place += ", across hosts" * (sends and None not in places and len(places) > 1)
-    groups = slow.slow["members"].n_unique()
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
-    more = f", one of {groups} slow ones{shared}," * (groups > 1)
+    more = f", one of {len(groups)} slow ones{shared}," * (len(groups) > 1)
     ranks = f" among {ranks_text(tuple(sorted(members)), MOST_LISTED)}"
     ranks *= not sends  # which are called by their ranks
     calls = first["per_iteration"]

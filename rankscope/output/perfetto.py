@@ -321,8 +321,9 @@ def _processes(timeline: Timeline, labels: Mapping[int, str]) -> list[str]:
         events += [
             _metadata(rank, 0, "process_name", name=name),
             _metadata(rank, 0, "process_sort_index", sort_index=rank),
-            _metadata(rank, 0, "process_labels", labels=", ".join(filter(None, texts))),
         ]
+        if why := ", ".join(filter(None, texts)):
+            events.append(_metadata(rank, 0, "process_labels", labels=why))
     return events
 
 

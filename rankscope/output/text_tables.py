@@ -331,9 +331,10 @@ def _causes(verdict: Verdict) -> list[str | None]:
 
 
 def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
-    """Indices of ranks: the named ones, the median and the lowest one, then the highest ones."""
+    """Indices of ranks: those of the sentence, the median and the lowest, then the highest ones."""
+    told = {*verdict.named, *(each.rank for each in verdict.holders), *verdict.members}
     ends = {len(ranks) // 2, len(ranks) - 1} & {*range(len(ranks))}
-    named = [place for place, rank in enumerate(ranks) if rank in verdict.named]
+    named = [place for place, rank in enumerate(ranks) if rank in told]
     first = [*named[: MOST_RANKS - 3], *sorted(ends), *range(len(ranks))]
     return tuple(dict.fromkeys(first))
 

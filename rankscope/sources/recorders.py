@@ -25,6 +25,7 @@ class Record(Enum):
     GARBAGE = "ranges of garbage collection"
     STEPS = "ranges of iterations, on some ranks"
     NETWORK = "counters of network adapters"
+    LINKS = "counters of links inside a host"
 
 
 PYTORCH_DEVICE = (
@@ -51,6 +52,8 @@ ADVICE = {
         Record.GARBAGE: "annotate garbage collection with a range, for example by gc.callbacks",
         Record.STEPS: "annotate every rank (rankscope capture --snippet)",
         Record.NETWORK: "record NIC counters in the next capture: nsys profile --nic-metrics=true",
+        Record.LINKS: "record NVLink and PCIe counters in the next capture: nsys profile "
+        "--gpu-metrics-devices=all",
     },
     Recorder.PYTORCH: {
         Record.DEVICE: f"record host and device: {PYTORCH_DEVICE}",
@@ -62,8 +65,11 @@ ADVICE = {
         Record.GARBAGE: "name garbage collection with torch.profiler.record_function, for example "
         "by gc.callbacks",
         Record.STEPS: "call prof.step() after every iteration on every rank",
-        Record.NETWORK: "measure the links of its hosts alone, for example with nccl-tests or "
-        "rccl-tests: the PyTorch profiler has no counters of network adapters",
+        **dict.fromkeys(
+            (Record.NETWORK, Record.LINKS),
+            "measure the links of its hosts alone, for example with nccl-tests or rccl-tests: the "
+            "PyTorch profiler has no counters of links",
+        ),
     },
 }
 """How a profiler records it."""

@@ -176,10 +176,10 @@ def _opening_error(path: Path, error: duckdb.Error) -> DatabaseError:
     if _is_locked(error):
         holder = re.search(r"\(PID (\d+)\)", text)
         other = "another process" + (f" (process {holder[1]})" if holder else "")
-        user = "this process" if isinstance(error, duckdb.ConnectionException) else other
-        return DatabaseError(
-            f"{path}: {IN_USE} {user}", hint="wait until it is done, or name another --db"
-        )
+        user, hint = other, "wait until it is done, or name another --db"
+        if isinstance(error, duckdb.ConnectionException):
+            user, hint = "this process", "close its other connections to the file, or use Run.sql"
+        return DatabaseError(f"{path}: {IN_USE} {user}", hint=hint)
     if not path.parent.is_dir():
         return not_created(path, text)
     if full := disk_full(path, error):

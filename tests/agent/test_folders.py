@@ -55,6 +55,8 @@ def test_links_count_by_where_they_lead(folder: Path) -> None:
     outside = folder.parent / "outside"
     (folder / "file.sqlite").symlink_to(outside / "a_0.sqlite")
     refused(folders, "file.sqlite", ".", "*.sqlite")
+    with pytest.raises(UsageError, match="is a link that leads outside"):
+        folders.reports(["file.sqlite"])
     (folder / "file.sqlite").unlink()
     (folder / "more/deep").symlink_to(outside)
     refused(folders, "more/deep", "more", ".", "within", "again", "more/deep/*.sqlite", "**/a_0*")

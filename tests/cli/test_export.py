@@ -55,6 +55,9 @@ def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
     whole = json.loads(gzip.decompress(content))
     assert whole["otherData"]["verdict"].startswith("Rank 2 (node1)")
     assert {each["pid"] for each in whole["traceEvents"]} == {*answer["ranks"]}
+    events = whole["traceEvents"]
+    why = {e["pid"]: e["args"]["labels"] for e in events if e["name"] == "process_labels"}
+    assert why == {each.rank: each.title for each in picks}, "as pick-reports says"
 
 
 @pytest.mark.slow

@@ -340,11 +340,11 @@ def test_slow_sends_across_hosts_are_said_to_be(hosts: int) -> None:
             "per_iteration": 1,
         }
     )  # fmt: skip
-    sentence = judge(
-        given, Saved(given.excess, slow=SlowTransfers(np.zeros(1), transfers))
-    ).sentence
+    verdict = judge(given, Saved(given.excess, slow=SlowTransfers(np.zeros(1), transfers)))
     where = ", across hosts" if hosts == 2 else ""
-    assert f"point_to_point (rank 3 to 4{where}) takes 40.0 ms once" in sentence
+    assert f"point_to_point (rank 3 to 4{where}) takes 40.0 ms once" in verdict.sentence
+    counters = "--nic-metrics" if hosts == 2 else "--gpu-metrics-devices"
+    assert counters in verdict.next, "network adapters carry nothing inside a host"
 
 
 def test_communication_that_was_not_matched_is_said() -> None:

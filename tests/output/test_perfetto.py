@@ -169,7 +169,7 @@ def test_ranks_and_tracks_are_named_and_in_order(stored: MakeStored) -> None:
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {0: "rank 0 (node0)", 3: "rank 3 (node0)"}
     labels = {e["pid"]: e["args"]["labels"] for e in events if e["name"] == "process_labels"}
-    assert labels == {0: "", 3: "max"}
+    assert labels == {3: "max"}
     places = {
         e["pid"]: e["args"]["sort_index"] for e in events if e["name"] == "process_sort_index"
     }

@@ -1,13 +1,17 @@
 """Tables in a width: numbers whole, columns and names cut."""
 
 import pytest
+from msgspec.structs import replace
 
+from rankscope.model.results import Holder
 from rankscope.output.table_layout import (
     MOST_ROWS,
     Table,
     display_width,
     middle_out,
 )
+from rankscope.output.text_tables import ranks_table
+from tests.support import MakeStored
 
 WIDE = Table(
     "T",
@@ -29,6 +33,19 @@ def test_numbers_are_never_cut_and_lines_fit(width: int) -> None:
     assert all("1,234,567.8" in line for line in lines[2:])
     assert {*table.columns} | {*dropped} == {*WIDE.columns}
     assert bool(table.note) == ("cost" in table.columns), "notes go with their columns"
+
+
+def test_the_ranks_that_a_sentence_tells_of_come_first(stored: MakeStored) -> None:
+    found = stored("buckets").run.imbalance()
+    comparison, verdict = stored("buckets").analysis(), replace(found.verdict, ranks=(), also=())
+    last = int(found.ranks.sort("work_ns")["rank"][0])
+    for told in (
+        replace(verdict, members=(last,)),
+        replace(verdict, holders=(Holder(last, (5,)),)),
+    ):
+        table = ranks_table(replace(found, verdict=told), comparison, ["work"])
+        assert table is not None
+        assert table.rows[table.most_relevant[0]][0] == str(last)
 
 
 def test_numbers_stay_whole_where_nothing_fits() -> None:

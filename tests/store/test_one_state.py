@@ -87,8 +87,9 @@ def test_what_is_opened_twice_stays_locked(db: Path, write: bool) -> None:
     with Database.open(db, write=write):
         with Database.open(db, write=write):
             pass
-        with pytest.raises(DatabaseError, match="is in use by this process"):
+        with pytest.raises(DatabaseError, match="is in use by this process") as refused:
             Database.open(db, write=not write, patience_s=0)
+        assert refused.value.hint.startswith("close its other connections")
         done = subprocess.run([sys.executable, "-c", WRITE, db], capture_output=True, check=False)
         assert done.returncode, "another process can write to it"
         assert b"lock" in done.stderr

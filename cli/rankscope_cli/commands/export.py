@@ -171,7 +171,7 @@ def _trace(
     picks = picks_of(comparison, metric)
     numbers = comparison.selection.numbers
     iterations = numbers if limited else picks.nearby(numbers)
-    labels = {each.rank: each.label for each in picks.picks}
+    labels = {each.rank: each.title for each in picks.picks}
     ranks = chosen or with_last_to_arrive(comparison, [*labels], iterations)
     parts = timelines(comparison, ranks, iterations, states=True)
     first = next(parts)

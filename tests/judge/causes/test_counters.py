@@ -143,8 +143,10 @@ def test_a_slow_transfer_says_that_adapters_wait(forged: MakeForged, tmp_path: P
     comparison = rankscope.ingest([tmp_path / "reports"], tmp_path / "db").compare()
     verdict = comparison.verdict
     assert (verdict.kind, verdict.members) == ("communication", (0, 1, 2, 3))
-    picks = picks_of(comparison, None).picks
-    assert {each.rank for each in picks if each.leads} == {0, 1, 2}
+    picks = picks_of(comparison, None)
+    assert {each.rank for each in picks.picks if each.leads} == {0, 1, 2}
+    counted = [each.option for each in next_capture(comparison, picks).options]
+    assert counted == ["--gpu-metrics-devices=all", "--nic-metrics=true"], "they share a host"
     waits = "network adapters of its hosts wait 8.0 times as long to send as those of other hosts"
     assert waits in verdict.sentence
 
