@@ -67,6 +67,8 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     clauses = [lowered(each.sentence.removesuffix(".")) for each in verdict.also]
     if verdict.gain_ns is not None and not lists_costs:
         clauses += [*_costs(judged), *_reservations(verdict, judged)]
+    if undecided:
+        clauses += _unreported(judged.inputs)
     if far := judged.inputs.run.far_ranks:
         clauses.append(
             f"all this holds only if {ranks_text(far, MOST_LISTED)} and the others are of one run, "
@@ -146,10 +148,19 @@ def changed(inputs: VerdictInputs) -> Iterator[str]:
     )
 
 
+def _unreported(inputs: VerdictInputs) -> Iterator[str]:
+    """A clause on the ranks without a report, if there are any."""
+    if missing := inputs.run.missing_ranks:
+        yield (
+            f"{counted(len(missing), 'rank')} of the job ({span(missing, MOST_LISTED)}) "
+            f"{agreeing(len(missing), 'has', 'have')} no report, and may be slower"
+        )
+
+
 def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     """Clauses that qualify the verdict."""
     inputs = judged.inputs
-    missing, roles = inputs.run.missing_ranks, [*inputs.role_of.values()]
+    roles = [*inputs.role_of.values()]
     named = [inputs.role_of[rank] for rank in verdict.ranks]
     if any(2 * named.count(role) == roles.count(role) for role in {*named}):
         if len(named) > 1:
@@ -165,11 +176,8 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             "such as logging"
         )
     played = judged.prices.played
-    if missing:
-        yield (
-            f"{counted(len(missing), 'rank')} of the job ({span(missing, MOST_LISTED)}) "
-            f"{agreeing(len(missing), 'has', 'have')} no report, and may be slower"
-        )
+    if inputs.run.missing_ranks:
+        yield from _unreported(inputs)
     elif judged.why_bound is not None:
         yield f"{judged.why_bound}, so gains are upper bounds"
     elif played < len(inputs.numbers):

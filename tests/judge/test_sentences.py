@@ -168,6 +168,12 @@ def one_missing() -> VerdictInputs:
     return replace(inputs(20), run=replace(SUMMARY, missing_ranks=(8,)))
 
 
+def led_with_one_missing() -> Verdict:
+    whole = Story(0.03, (), Slow((3,), ALL, 0.05), COUNT)
+    run = replace(SUMMARY, missing_ranks=(8,))
+    return judge(replace(late((3,), always, 8), run=run, whole=whole))
+
+
 EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
     "a slow rank": (lambda: judge(inputs(20)), """
         Rank 3 (node0) is slow over all 20 iterations: it needs 20.0 ms more work than the median
@@ -225,6 +231,10 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         % longer for the same work: the device is slow). Fixing it would save at most 400.0 ms, 20
         % of the time (2.0 s); all imbalance together costs at most 20 %; 1 rank of the job (8) has
         no report, and may be slower."""),
+    "missing reports, by chance": (led_with_one_missing, """
+        Inconclusive: imbalance costs at most 8.0 % of the time over 20 iterations. Rank 3 (node0)
+        leads: fixing it would save at most 160.0 ms, 8.0 % of the time, but chance alone does that
+        in 5.0 % of such runs; 1 rank of the job (8) has no report, and may be slower."""),
     "more work": (lambda: judge(inputs(20, count=15, size=1_500)), """
         Rank 3 is given more work than the others over all 20 iterations: it takes 20.0 ms longer,
         100 % of it in backward (kernel gemm takes 20.0 ms or 50 % longer for more work); no rank is
