@@ -6,7 +6,6 @@ import polars as pl
 
 from rankscope.judge.causes.context import LEAST_SHARE, CauseContext
 from rankscope.judge.causes.detector import Detector
-from rankscope.judge.causes.launches import SLOWDOWN
 from rankscope.judge.causes.more_work import SAME, at_usual_speed
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -29,11 +28,10 @@ def kernels(context: CauseContext) -> pl.DataFrame:
 
     `more_work`: more launches or blocks than usual explain a third of the excess.
     `contention`: else, more of it than usual overlaps collectives, and the same launches at the
-    same overlap do not explain the larger half. `device_slower`: else. See METHOD.md#causes.
+    same overlap do not explain the larger half; or only those beside collectives do.
+    `device_slower`: else. See METHOD.md#causes.
     """
     rows = context.activities.filter(pl.col("kind") == "kernel")
-    overlapped = (rows["more_overlap"] > SAME).any()
-    slowdowns = context.slowdowns if overlapped else pl.DataFrame(schema=SLOWDOWN)
     excess, usual = pl.col("excess_total_ns"), pl.col("usual_ns")
     ratio = pl.max_horizontal(
         pl.when(pl.col(f"usual_{amount}") > 0).then(
@@ -42,9 +40,14 @@ def kernels(context: CauseContext) -> pl.DataFrame:
         for amount in ("count", "size")
     )
     more = at_usual_speed(usual, ratio, usual + excess) - usual
-    slower = pl.col("total_ns") * (1 - 1 / (1 + pl.col("slowdown")))
-    contended = (pl.col("more_overlap") > SAME) & (slower < LARGER_HALF * excess)
-    return rows.join(slowdowns, on="name", how="left").with_columns(
+
+    def slower(by: str) -> pl.Expr:
+        return pl.col("total_ns") * (1 - 1 / (1 + pl.col(by)))
+
+    contended = (pl.col("more_overlap") > SAME) & (slower("slowdown") < LARGER_HALF * excess)
+    as_fast = pl.col("clear") < pl.min_horizontal(SAME, LARGER_HALF * pl.col("beside"))
+    contended |= (slower("beside") >= LARGER_HALF * excess) & as_fast
+    return rows.join(context.slowdowns, on="name", how="left").with_columns(
         cause=pl.when((usual == 0) | ((more > SAME * usual) & (more >= GIVEN * excess)))
         .then(pl.lit(str(CauseKind.MORE_WORK)))
         .when(contended)
@@ -97,8 +100,6 @@ MORE = Detector(
 CONTENTION = Detector(
     kind=CauseKind.CONTENTION,
     findings=partial(kernel_findings, cause=CauseKind.CONTENTION),
-    sentence=lambda finding: (
-        f"{taking_longer(finding)}, because more of it than usual overlaps collectives"
-    ),
+    sentence=lambda finding: f"{taking_longer(finding)}, mostly beside collectives",
     kinds=("kernel",),
 )

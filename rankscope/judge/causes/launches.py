@@ -9,6 +9,8 @@ SLOWDOWN = pl.Schema(
     {
         "name": pl.String,  # of the kernel
         "slowdown": pl.Float64,  # how much longer the same launches take at the same overlap
+        "clear": pl.Float64,  # the median of it clear of collectives, in the phase
+        "beside": pl.Float64,  # the same beside them
     }
 )
 """Columns of `same_overlap`: a row per kernel; 0.2 is 20 % longer, null where nothing compares."""
@@ -48,17 +50,27 @@ def same_overlap(
         .drop_nulls("launches")
         .with_columns(beside=pl.col("launches") < 0, length=pl.col("launches").cast(pl.Int64).abs())
     )
-    usual = launches.group_by(_LAUNCH).agg(
-        usual=pl.col("length").quantile(0.5, "lower"), ranks=pl.len()
+    key, then = ["rank", "iteration"], slow.lazy().select("rank", "iteration")
+    usual = (
+        launches.join(then, on=key, how="anti")
+        .group_by(_LAUNCH)
+        .agg(usual=pl.col("length").quantile(0.5, "lower"))
     )
-    sums = (
-        launches.join(slow.lazy().select("rank", "iteration"), on=["rank", "iteration"], how="semi")
-        .join(usual.filter(pl.col("ranks") > 1), on=_LAUNCH)
+    same = (
+        launches.join(then, on=key, how="semi")
+        .join(usual, on=_LAUNCH)
         .with_columns(here=pl.lit(True) if phase is None else pl.col("phase") == phase)
-        .group_by("name", "here")
-        .agg(pl.col("length", "usual").sum())
         .collect()
     )
+    sums = same.group_by("name", "here").agg(pl.col("length", "usual").sum())
+    longer, beside = pl.col("length") / pl.col("usual") - 1, pl.col("beside")
+    own = (
+        same.filter("here")
+        .group_by("name")
+        .agg(clear=longer.filter(~beside).median(), beside=longer.filter(beside).median())
+        .drop_nulls()
+    )
+    others = own.select(pl.col("clear", "beside").mean())
     names = kernels.filter(pl.col("name") != "").select("name").unique()
     overall = sums.select("length", "usual").sum()
     in_phase = sums.filter("here")
@@ -67,7 +79,13 @@ def same_overlap(
         names.join(in_phase, on="name", how="left")
         .join(of_phase, how="cross", suffix="_phase")
         .join(overall, how="cross", suffix="_every")
-        .select("name", slowdown=pl.coalesce(map(_slowdown, ("", "_phase", "_every"))))
+        .join(own, on="name", how="left")
+        .join(others, how="cross", suffix="_others")
+        .select(
+            "name",
+            *(pl.coalesce(name, f"{name}_others") for name in ("clear", "beside")),
+            slowdown=pl.coalesce(map(_slowdown, ("", "_phase", "_every"))),
+        )
     )
 
 
