@@ -384,11 +384,12 @@ def undecided(judged: Judgement) -> Verdict | None:
     captures = inputs.run.of_captures
     if judged.everything_ns < MUCH * total:
         return None
-    ranks = () if lead is None else lead.ranks
-    gain = _saved(judged, ranks)
-    if gain < least:  # who leads in the run need not do so in a part of it
-        lead, ranks = None, (holders(judged)[0],)
-        gain = _saved(judged, ranks)
+    ranks, costliest = () if lead is None else lead.ranks, (holders(judged)[0],)
+    gain, most = _saved(judged, ranks), _saved(judged, costliest)
+    apart = ""
+    if gain < max(least, HALF * most):  # an event, or who leads in the run not in a part of it
+        lead, ranks, gain = None, costliest, most
+        apart = _when_most(judged, costliest)
     costs = (
         f"imbalance costs {judged.part(judged.cost_ns)} of the time over "
         f"{counted(len(inputs.numbers), 'iteration')}"
@@ -412,13 +413,24 @@ def undecided(judged: Judgement) -> Verdict | None:
     elif count <= FEW:
         settle = MORE
     verdict = inconclusive(
-        f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}{why}: fixing "
+        f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}{apart}{why}: fixing "
         f"{'it' if one else 'them'} would save {judged.at_most}{ms(gain)}, {percent(gain / total)} "
         f"of the time, but chance alone {explains}",
         settle,
         _leading(judged, ranks, gain, lead),
     )
     return replace(verdict, settles=settles if settles and not captures else None)
+
+
+def _when_most(judged: Judgement, ranks: tuple[int, ...]) -> str:
+    """`, mostly in iteration 7`: the few iterations that cost most; empty where many do."""
+    excess = judged.inputs.excess
+    cost = judged.prices.everything[np.isin(excess.ranks, ranks)].sum(axis=(0, 2))
+    order = np.argsort(-cost, kind="stable")
+    few = np.sort(order[: int(np.searchsorted(np.cumsum(cost[order]), MOST * cost.sum())) + 1])
+    if len(few) > FEW or 2 * len(few) >= len(cost):
+        return ""
+    return f", mostly in {agreeing(len(few), 'iteration')} {span(excess.numbers[few].tolist())}"
 
 
 def network(judged: Judgement) -> Verdict | None:

@@ -464,6 +464,20 @@ def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     assert leading > {whole.lead.ranks}  # others lead where it is not late
 
 
+def test_who_costs_most_leads_though_another_is_slower_in_general() -> None:
+    """Rank 0 holds all up once; rank 1 stalls too, and rank 2 is a little slow in most of five."""
+    late = np.zeros((4, 6))
+    late[0, 4:] = 9, 286
+    late[1, 2] = 38
+    late[2] = 2, 6, 6, 5, 5, 5
+    rows = [(rank, i, float(late[rank, i])) for rank in range(4) for i in range(6)]
+    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=4, iterations=6)))
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (0,)
+    assert "Rank 0 (node0) leads, mostly in iteration 5: " in verdict.sentence
+
+
 @pytest.mark.parametrize(("count", "more"), [(1, "capture more"), (COUNT, "compare the reports")])
 def test_of_a_short_run_more_iterations_are_needed(count: int, more: str) -> None:
     given = inputs_of(
