@@ -192,13 +192,13 @@ def _replay_parts(
     """The input of the replay, and `RunCalls.instances`.
 
     None where the work of some rank is unknown or not exact, or its communication is not
-    understood.
+    understood; no instances where it is unknown.
 
     Args:
         calls: of all iterations that can be replayed, where they are matched already.
         played: JUDGED columns of the metric table in these iterations.
     """
-    unknown = inputs.run.missing_ranks or inputs.run.blind_ranks or comparison.times_unsure
+    unknown = inputs.run.missing_ranks or inputs.run.blind_ranks
     if inputs.run.metric != "work" or unknown or inputs.run.ranks < 2:
         return None, pl.DataFrame()
     in_range = comparison.scope.in_range
@@ -210,7 +210,9 @@ def _replay_parts(
         most = round(MOST_CALLS / (matched.calls / matched.iterations))
         few = tuple(iterations_to_play(inputs.excess, most))
     calls = calls or calls_again(comparison, few)
-    return replay_parts(comparison.scope, calls, played, few), calls.instances()
+    unsure = comparison.times_unsure
+    parts = None if unsure else replay_parts(comparison.scope, calls, played, few)
+    return parts, calls.instances()
 
 
 def _prices(
@@ -219,16 +221,18 @@ def _prices(
     parts: ReplayParts | None,
     instances: pl.DataFrame,
 ) -> Prices | None:
-    """What healing saves, by replay; None where the run cannot be replayed."""
-    if parts is None:
+    """What healing saves, by replay or as bounds; None where communication is unknown."""
+    if instances.is_empty():
         return None
-    replay = Replay(*parts, inputs.role_of)
+    replay = None if parts is None else Replay(*parts, inputs.role_of)
     members = comparison.matching.streams.group_by("group").agg(
         members=pl.col("rank").unique().sort(), on_host=(pl.col("place") == "host").any()
     )
     labels = comparison.matching.groups.select("group", "label")
     groups = members.join(labels, on="group", how="left")
-    service = replay.service(instances.height)
+    service = instances["transfer"].cast(pl.Float64).to_numpy()
+    if replay is not None:
+        service = replay.service(instances.height)
     slow = slow_transfers(instances, service, inputs.selected, groups, inputs.hosts)
     return Prices(inputs.excess, replay, slow)
 
@@ -237,11 +241,11 @@ def _judged(
     comparison: Comparison, inputs: VerdictInputs, prices: Prices | None, until: Stage
 ) -> Comparison:
     """Who is slow, and what a fix would save."""
-    if comparison._summary is None or prices is None or until < Stage.WHAT_IF:
+    summary = comparison._summary
+    if prices is None or not prices.played or summary is None or until < Stage.WHAT_IF:
         return replace(comparison, _verdict=judge(inputs, prices))
     with ThreadPoolExecutor(1) as pool:
         others = pool.submit(whatever_the_verdict, inputs, prices)
         verdict = judge(inputs, prices)
         what_if = scenarios(inputs, prices, verdict, others.result())
-    summary = replace(comparison._summary, what_if=what_if)
-    return replace(comparison, _verdict=verdict, _summary=summary)
+    return replace(comparison, _verdict=verdict, _summary=replace(summary, what_if=what_if))

@@ -88,7 +88,8 @@ class Prices:
         """
         replay, excess = self._replay, self._excess
         if replay is None:
-            return [int(self._faster(each).sum()) for each in healed]
+            pairs = zip(healed, transfers, strict=False)
+            return [int((self._faster(each) + self._sooner * with_).sum()) for each, with_ in pairs]
         played = self._is_played
         changes, scales, most = [], [], []
         for each, usual in zip(healed, transfers, strict=False):
@@ -146,6 +147,19 @@ class Prices:
         """How much faster the slowest rank of each iteration would be."""
         value = np.nan_to_num(self._excess.value)
         return np.asarray(value.max(axis=0) - (value - healed.sum(axis=2)).max(axis=0))
+
+    @cached_property
+    def _sooner(self) -> Floats:
+        """The most that usual transfers save in each iteration, ns, where none is replayed.
+
+        No iteration gets shorter than the work of any rank.
+        """
+        excess = self._excess
+        if self.slow is None:
+            return np.zeros(len(excess.numbers))
+        work = np.nan_to_num(excess.value).max(axis=0)
+        idle = np.nan_to_num(excess.lengths) - work
+        return np.asarray(np.clip(idle, 0.0, self.slow.most))
 
     def _scale(self, healed: Floats, played: Flags) -> float:
         """Gain in all iterations / gain in those that were played."""

@@ -413,8 +413,9 @@ def undecided(judged: Judgement) -> Verdict | None:
     elif count <= FEW:
         settle = MORE
     verdict = inconclusive(
-        f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}{apart}{why}: fixing "
-        f"{'it' if one else 'them'} would save {judged.at_most}{ms(gain)}, {percent(gain / total)} "
+        f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}{apart}{why}: "
+        f"fixing {'it' if one else 'them'} would save {judged.at_most}{ms(gain)}, "
+        f"{percent(gain / total)} "
         f"of the time, but chance alone {explains}",
         settle,
         _leading(judged, ranks, gain, lead),

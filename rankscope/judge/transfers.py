@@ -17,13 +17,14 @@ from rankscope.util.numbers import ROBUST
 class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
 
-    `saved`: ns by instance. `slow`: group, operation, label, members (ranks), on_host (whether
-    hosts carry it out), excess_ns (sum over the iterations), iterations, and medians of these:
-    per_iteration (calls), transfer_ns and usual_ns (of a mean call); a row per communicator and
-    operation, most excess first.
+    `saved`: ns by instance. `most`: their sum in each selected iteration. `slow`: group, operation,
+    label, members (ranks), on_host (whether hosts carry it out), excess_ns (sum over the
+    iterations), iterations, and medians of these: per_iteration (calls), transfer_ns and usual_ns
+    (of a mean call); a row per communicator and operation, most excess first.
     """
 
     saved: Floats
+    most: Floats
     slow: pl.DataFrame
 
 
@@ -157,6 +158,10 @@ def slow_transfers(
         return None
     saved = np.zeros(len(service_ns))
     saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
+    column = np.searchsorted(numbers, slow["iteration"].to_numpy())
+    most = np.asarray(
+        np.bincount(column, slow["excess"].to_numpy(), len(numbers)), dtype=np.float64
+    )
     summary = (
         slow.group_by("group", "operation")
         .agg(
@@ -170,4 +175,4 @@ def slow_transfers(
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
         .join(groups.drop("alike", "merged", "size_of_group"), on="group", maintain_order="left")
     )
-    return SlowTransfers(saved, summary)
+    return SlowTransfers(saved, most, summary)

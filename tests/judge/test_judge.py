@@ -311,7 +311,9 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
             "on_host": on_host, "per_iteration": 1 if on_host else 4,
         }
     )  # fmt: skip
-    prices = Carried(given.excess, slow=SlowTransfers(np.array([400.0 * MS]), transfers))
+    prices = Carried(
+        given.excess, slow=SlowTransfers(np.array([400.0 * MS]), np.zeros(COUNT), transfers)
+    )
     verdict = judge(given, prices)
     assert verdict.kind == kind
     assert verdict.ranks == ((3,) if kind == "persistent" else ())
@@ -340,7 +342,8 @@ def test_slow_sends_across_hosts_are_said_to_be(hosts: int) -> None:
             "per_iteration": 1,
         }
     )  # fmt: skip
-    verdict = judge(given, Saved(given.excess, slow=SlowTransfers(np.zeros(1), transfers)))
+    slow = SlowTransfers(np.zeros(1), np.zeros(COUNT), transfers)
+    verdict = judge(given, Saved(given.excess, slow=slow))
     where = ", across hosts" if hosts == 2 else ""
     assert f"point_to_point (rank 3 to 4{where}) takes 40.0 ms once" in verdict.sentence
     counters = "--nic-metrics" if hosts == 2 else "--gpu-metrics-devices"

@@ -4,10 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.stages import compare
 from rankscope.judge.transfers import SlowTransfers, slow_transfers
 from rankscope.model.intervals import Floats
 from rankscope.model.kinds import POINT_TO_POINT
-from tests.support import MS
+from rankscope.model.options import Options
+from tests.support import MS, MakeStored
 
 GROUPS = {0: [0, 1], 1: [2, 3], 2: [0, 2], 3: [1, 3]}
 FRAME = pl.DataFrame({"group": [*GROUPS], "members": [*GROUPS.values()]}).with_columns(
@@ -203,3 +206,25 @@ def test_a_network_that_gets_slow_or_quick(slow: range) -> None:
     assert found is not None
     assert found.slow["iterations"].to_list() == [[*slow]]
     assert found.slow["usual_ns"][0] == pytest.approx(1.05 * MS, rel=0.03)
+
+
+def test_a_link_is_slow_in_a_run_that_cannot_be_replayed(
+    stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here because times are not exact. What it saves is a bound, at most what nobody works."""
+    run = stored("slow_link", 8)
+    exact = run.analysis().verdict
+    assert not exact.gain_is_bound
+    monkeypatch.setattr(Comparison, "times_unsure", True)
+    comparison = compare(run.run.tables, Options())
+    verdict = comparison.verdict
+    assert (verdict.kind, verdict.members) == ("communication", exact.members)
+    assert verdict.gain_is_bound
+    work = (
+        comparison.rows()
+        .group_by("iteration")
+        .agg(left=pl.col("iteration_ns").median() - pl.col("work_ns").max())
+    )
+    assert exact.gain_ns is not None
+    assert verdict.gain_ns is not None
+    assert exact.gain_ns <= verdict.gain_ns <= work["left"].sum()
