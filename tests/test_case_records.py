@@ -473,7 +473,10 @@ def test_a_devices_clock_that_runs_fast_or_slow_is_scaled(tmp_path: Path, fast: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("steps", "head"), mostly_slow([(1, "waits"), (4, "unseen"), (1, "runs"), (4, "runs")], fast=2)
+    ("steps", "head"),
+    mostly_slow(
+        [(1, "waits"), (4, "unseen"), (1, "none"), (1, "runs"), (4, "runs"), (4, "none")], fast=3
+    ),
 )
 def test_what_was_launched_before_the_capture_is_of_no_iteration(
     tmp_path: Path, steps: int, head: str
@@ -481,7 +484,8 @@ def test_what_was_launched_before_the_capture_is_of_no_iteration(
     """The device still runs the step before for 20 ms, while the host launches the first one.
 
     If it waits in a collective then, its first kernel starts after the first launch. A collective
-    that began before the capture has no record; the next one has no name.
+    that began before the capture has no record; the next one has no name. Or nothing that was
+    launched before it has one.
     """
 
     def behind(_rank: int, trace: dict[str, Any]) -> None:
@@ -496,12 +500,13 @@ def test_what_was_launched_before_the_capture_is_of_no_iteration(
             elif each["ts"] + each["dur"] >= end:
                 each["dur"] += 20_000
         heads = [{**before, "ts": before["ts"] + 5_000 * place} for place in range(4)]
-        if head != "runs":
+        if head in {"waits", "unseen"}:
             call = next(e for e in kernels(trace) if "nccl" in e["name"])
             stream = {**before["args"], "stream": call["args"]["stream"]}
             alone = {"name": "ncclDevKernel_AllReduce_RING", "tid": call["tid"], "args": stream}
             heads[head == "unseen"] |= alone
-        trace["traceEvents"] += heads[head == "unseen" :]
+        if head != "none":
+            trace["traceEvents"] += heads[head == "unseen" :]
 
     run = read(write(tmp_path / "job", replace(PLAIN, steps=steps), behind))
     wrong = {"phases-unknown", "launches-missing", "unmatched-collectives"}

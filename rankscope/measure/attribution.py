@@ -25,6 +25,7 @@ from rankscope.model.frames import framed, with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import COMPUTING_PHASES, PARTS
 from rankscope.model.schema import DEVICE_WORK, SEGMENTS, STREAM
+from rankscope.sources.conventions.api_calls import HELD_NS
 from rankscope.util.numbers import NEVER
 
 OF_STREAM = {name: DEVICE_WORK[name] for name in STREAM}
@@ -228,7 +229,9 @@ class _EarlierWork:
     """Finds the work that was launched before the first iteration.
 
     A stream runs its work in the order of the launches. Work without a launch record that runs
-    before any work with one was therefore launched before the capture.
+    before any work with one was therefore launched before the capture. Profilers leave out work
+    that was launched before they began: if the first operation starts long after its launch,
+    and others were launched meanwhile, such work ran until then.
     """
 
     def __init__(self, begin: object) -> None:
@@ -237,6 +240,8 @@ class _EarlierWork:
         self._launched = [pl.DataFrame(schema={**OF_STREAM, "first": pl.Int64})]
         work = pl.DataFrame(schema={**OF_STREAM, "start": pl.Int64, "end": pl.Int64, "talks": bool})
         self._outside, self._unlaunched = [work], [work]
+        self._queued: int | None = None  # start of the first operation, if it was in a queue
+        self._is_first = True
 
     def add(self, work: pl.DataFrame, talks: Flags, owner: Times, owners: pl.DataFrame) -> None:
         """Add a chunk of work.
@@ -248,6 +253,13 @@ class _EarlierWork:
             owners: OWNER.
         """
         unlaunched = is_null(work["launch"])
+        if self._is_first and not work.is_empty():
+            self._is_first = False
+            start = work["start"][0]
+            waiting = filled(work["launch"], NEVER) <= start - HELD_NS
+            # a single launch may take as long itself, as one that loads its kernel
+            queued = waiting[0] and (waiting.sum() > 1 or work["kind"][0] == "copy")
+            self._queued = start if queued else None
         first = np.full(owners.height, NEVER)
         np.minimum.at(first, owner, np.where(unlaunched, NEVER, work["start"].to_numpy()))
         firsts = with_series(owners[[*STREAM]], pl.Series("first", first))
@@ -278,7 +290,8 @@ class _EarlierWork:
         earlier = pl.concat([*self._outside, heads.filter(~pl.col("talks"))])
         own = earlier.join(streams, on=STREAM, how="semi", nulls_equal=True)
         latest = own["end"].max()
-        return latest if isinstance(latest, int) else None
+        ends = [each for each in (latest, self._queued) if isinstance(each, int)]
+        return max(ends, default=None)
 
 
 def _is_training(threads: Times, streams: pl.DataFrame, work: pl.DataFrame) -> Flags:
