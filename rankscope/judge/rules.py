@@ -37,6 +37,7 @@ from rankscope.util.wording import (
     MOST_LISTED,
     agreeing,
     counted,
+    duration,
     gigabytes,
     ms,
     percent,
@@ -287,7 +288,7 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
     return inconclusive(
         f"{fast.difference} in {counted(len(inputs.numbers), 'iteration')}: "
         "either the latter are slow, although they are the majority, or the former are unusually "
-        f"fast. If all were as fast, the run would save {judged.at_most}{ms(fast.gain_ns)}, "
+        f"fast. If all were as fast, the run would save {judged.at_most}{duration(fast.gain_ns)}, "
         f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
         _leading(judged, fast.others, fast.gain_ns, inputs.story.fast),
@@ -414,9 +415,8 @@ def undecided(judged: Judgement) -> Verdict | None:
         settle = MORE
     verdict = inconclusive(
         f"{costs}. {who(ranks, inputs.hosts, hosts)} {'leads' if one else 'lead'}{apart}{why}: "
-        f"fixing {'it' if one else 'them'} would save {judged.at_most}{ms(gain)}, "
-        f"{percent(gain / total)} "
-        f"of the time, but chance alone {explains}",
+        f"fixing {'it' if one else 'them'} would save {judged.at_most}{duration(gain)}, "
+        f"{percent(gain / total)} of the time, but chance alone {explains}",
         settle,
         _leading(judged, ranks, gain, lead),
     )

@@ -61,7 +61,7 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     if verdict.gain_ns is not None:
         at_most = "at most " if verdict.gain_is_bound else ""
         sentence += (
-            f" {at_most}{ms(verdict.gain_ns)}, {percent(verdict.gain or 0)} of the time "
+            f" {at_most}{duration(verdict.gain_ns)}, {percent(verdict.gain or 0)} of the time "
             f"({duration(total)})"
         )
     clauses = [lowered(each.sentence.removesuffix(".")) for each in verdict.also]

@@ -63,6 +63,11 @@ def test_a_rank_that_is_not_slow_in_the_range_is_in_no_phase() -> None:
     assert [(phase, each.ranks) for phase, each in parts] == [("load", (1,)), ("backward", (6,))]
 
 
+def test_a_gain_of_a_second_has_the_unit_of_the_time_that_it_is_a_part_of() -> None:
+    said = judge(late((1,), always, 60)).sentence
+    assert "would save at most 1.2 s, 60 % of the time (2.0 s);" in said
+
+
 def test_less_work_of_one_rank_hides_no_phase_of_another() -> None:
     """Rank 1 needs 30 ms more in load, of which it saves 20 in backward; rank 6 needs 20 there."""
     claim = Slow((1, 6), ALL, 0.001)
