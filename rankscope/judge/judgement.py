@@ -48,7 +48,7 @@ class Judgement(Struct, frozen=True, eq=False):
     component that decides; None where nothing costs enough. `straggler`: the ranks that are named;
     None where none can be. `others`: further stragglers, with what healing them saves once the main
     ones are healed, unless these have more to do by design. `left_ns`: what is left of `cost_ns`
-    when `main` and all of these are healed.
+    when `main` and all of these are healed. `left`: the same of each rank, by iteration.
     """
 
     inputs: VerdictInputs
@@ -61,6 +61,12 @@ class Judgement(Struct, frozen=True, eq=False):
     straggler: Straggler | None
     others: list[Straggler]
     left_ns: int
+    left: Floats
+
+    @property
+    def imbalance(self) -> Floats:
+        """What each rank costs, and its role: rank by iteration, ns."""
+        return np.asarray(np.nan_to_num(self.prices.everything.sum(axis=2)))
 
     @property
     def at_most(self) -> str:
@@ -138,6 +144,7 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         straggler=straggler,
         others=others,
         left_ns=prices.most(remaining, max(everything - named, 0)),
+        left=np.nan_to_num(remaining.sum(axis=2)),
     )
 
 
@@ -210,14 +217,21 @@ def _carries(prices: Prices, claim: Slow) -> bool:
     return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
 
 
-def holders(judged: Judgement) -> list[int]:
+def holders(inputs: VerdictInputs, amount: Floats) -> list[tuple[int, list[int]]]:
     """The fewest ranks that hold most of what the slowest rank of each iteration costs.
 
-    In the order of their costs.
+    In the order of their costs, with the iterations in which each is the slowest by an event.
+
+    Args:
+        inputs: of the run.
+        amount: what ranks cost: rank by iteration, ns.
     """
-    amount = np.nan_to_num(judged.prices.everything.sum(axis=2))
-    slowest = amount.argmax(axis=0)
-    cost = np.bincount(slowest, weights=amount.max(axis=0), minlength=len(amount))
-    order = np.argsort(-cost, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(cost[order]), MOST * cost.sum())) + 1
-    return [int(rank) for rank in judged.inputs.excess.ranks[order[:enough]]]
+    excess, slowest, cost = inputs.excess, amount.argmax(axis=0), amount.max(axis=0)
+    sums = np.bincount(slowest, cost, len(amount))
+    order = np.argsort(-sums, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(sums[order]), MOST * sums.sum())) + 1
+    hit = cost > inputs.story.event * excess.lengths
+    return [
+        (int(excess.ranks[row]), excess.numbers[hit & (slowest == row)].tolist())
+        for row in order[:enough]
+    ]

@@ -29,7 +29,7 @@ from rankscope.judge.levels import (
 )
 from rankscope.judge.phrases import lowered, one_host, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
-from rankscope.judge.sentences import changed, described, finished, held_up
+from rankscope.judge.sentences import changed, described, finished, held_up, in_words
 from rankscope.model.kinds import POINT_TO_POINT, CauseKind, VerdictKind
 from rankscope.model.results import Holder, Leading, Verdict
 from rankscope.sources.recorders import Record, advice
@@ -297,12 +297,11 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
 
 def rotating(judged: Judgement) -> Verdict | None:
     """Much imbalance on changing ranks: chance explains which of them is slowest."""
-    inputs, story, most = judged.inputs, judged.inputs.story, tuple(sorted(holders(judged)))
+    inputs, story = judged.inputs, judged.inputs.story
     if judged.everything_ns < MUCH * inputs.total_ns:
         return None
     excess, everything = inputs.excess, judged.prices.everything
-    amounts = np.nan_to_num(everything.sum(axis=2))
-    slowest = amounts.max(axis=0)
+    slowest, own = judged.imbalance.max(axis=0), sorted(holders(inputs, judged.imbalance))
     # iterations in which others differ as much, slower or faster
     at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
     differ = slowest[at_once].sum() >= MOST * slowest.sum()
@@ -311,12 +310,10 @@ def rotating(judged: Judgement) -> Verdict | None:
         lead = story.second  # one that costs little hides nobody
     aside = "" if story.loaders_bind else _may_be_slow(judged, leading)
     hit = slowest > story.event * excess.lengths
-    last = excess.ranks[amounts.argmax(axis=0)]
-    own = [(rank, excess.numbers[hit & (last == rank)].tolist()) for rank in most]
-    brief = len(own) <= FEW and all(0 < len(numbers) <= FEW for _, numbers in own)
+    brief = in_words(own)
     # in a part of a run, events that name nobody may be of one rank
     in_part = brief and not inputs.claims and len(inputs.numbers) < story.count
-    apart = len(most) > 1 or in_part
+    apart = len(own) > 1 or bool(in_part)
     by_chance = _chance(lead) > RARE and (apart or differ)
     if not (story.loaders_bind or by_chance):
         return None
@@ -325,17 +322,13 @@ def rotating(judged: Judgement) -> Verdict | None:
     phase = "" if cause is None else f", mostly in {cause}"
     how = "in the iterations that cost most, others lie as far from the median"
     if apart:
-        held = f"{agreeing(len(most), 'holds', 'hold')} most of what imbalance costs"
+        held = f"{agreeing(len(own), 'holds', 'hold')} most of what imbalance costs"
+        ranks = span([rank for rank, _ in own], MOST_LISTED)
         how = (
-            f"{counted(len(most), 'rank')} ({span(most, MOST_LISTED)}) {held}, each in different "
-            "iterations"
+            f"{brief} {held}"
+            if brief
+            else f"{counted(len(own), 'rank')} ({ranks}) {held}, each in different iterations"
         )
-        if brief:
-            *before, final = (
-                f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"
-                for rank, numbers in own
-            )
-            how = f"{' and '.join([', '.join(before), final][not before :])} {held}"
     return Verdict(
         kind=VerdictKind.ROTATING,
         leading=leading if aside else None,
@@ -385,12 +378,15 @@ def undecided(judged: Judgement) -> Verdict | None:
     captures = inputs.run.of_captures
     if judged.everything_ns < MUCH * total:
         return None
-    ranks, costliest = () if lead is None else lead.ranks, (holders(judged)[0],)
+    ranks = () if lead is None else lead.ranks
+    [(rank, events), *_] = holders(inputs, judged.imbalance)
+    costliest = (rank,)
     gain, most = _saved(judged, ranks), _saved(judged, costliest)
     apart = ""
     if gain < max(least, HALF * most):  # an event, or who leads in the run not in a part of it
         lead, ranks, gain = None, costliest, most
-        apart = _when_most(judged, costliest)
+        few = 0 < len(events) <= FEW and 2 * len(events) < len(inputs.numbers)
+        apart = f", mostly in {agreeing(len(events), 'iteration')} {span(events)}" * few
     costs = (
         f"imbalance costs {judged.part(judged.cost_ns)} of the time over "
         f"{counted(len(inputs.numbers), 'iteration')}"
@@ -421,17 +417,6 @@ def undecided(judged: Judgement) -> Verdict | None:
         _leading(judged, ranks, gain, lead),
     )
     return replace(verdict, settles=settles if settles and not captures else None)
-
-
-def _when_most(judged: Judgement, ranks: tuple[int, ...]) -> str:
-    """`, mostly in iteration 7`: the few iterations that cost most; empty where many do."""
-    excess = judged.inputs.excess
-    cost = judged.prices.everything[np.isin(excess.ranks, ranks)].sum(axis=(0, 2))
-    order = np.argsort(-cost, kind="stable")
-    few = np.sort(order[: int(np.searchsorted(np.cumsum(cost[order]), MOST * cost.sum())) + 1])
-    if len(few) > FEW or 2 * len(few) >= len(cost):
-        return ""
-    return f", mostly in {agreeing(len(few), 'iteration')} {span(excess.numbers[few].tolist())}"
 
 
 def network(judged: Judgement) -> Verdict | None:

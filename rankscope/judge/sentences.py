@@ -3,14 +3,14 @@
 What fixing it would save, what else is slow, what all imbalance costs, and what limits the verdict.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
-from rankscope.judge.judgement import Judgement, Straggler
-from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST
+from rankscope.judge.judgement import Judgement, Straggler, holders
+from rankscope.judge.levels import FEW, LARGE_TRANSFER, LEAST_GAIN, MOST
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.timing import quick_part
 from rankscope.model.kinds import Phase, VerdictKind
@@ -117,7 +117,23 @@ def _costs(judged: Judgement) -> Iterator[str]:
     if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * total):
         remaining = percent(judged.left_ns / total)
         still = "may still cost up to" if judged.at_most else "still costs"  # bounds overlap
-        yield f"after these fixes it {still} {remaining}"
+        events = in_words(sorted(holders(judged.inputs, judged.left)))
+        yield f"after these fixes it {still} {remaining}{f', mostly {events}' if events else ''}"
+
+
+def in_words(events: Sequence[tuple[int, list[int]]]) -> str:
+    """`rank 0 in iteration 7 and rank 3 in iterations 1, 4`; empty where that is too long.
+
+    Args:
+        events: ranks and iterations, as of `holders`.
+    """
+    if len(events) > FEW or not all(0 < len(numbers) <= FEW for _, numbers in events):
+        return ""
+    *before, last = (
+        f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"
+        for rank, numbers in events
+    )
+    return " and ".join([", ".join(before), last][not before :])
 
 
 def held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
