@@ -184,7 +184,8 @@ def _said(entry: Entry) -> str:
 
 def _words(term: str) -> list[str]:
     """The words of a term in a form in which they are compared."""
-    return re.findall(r"[^\s_.\[\]()-]+", term.casefold())
+    words = re.findall(r"[^\s_.\[\]()-]+", term.casefold())
+    return ["communication" if word == "comm" else word for word in words]  # as in a heading
 
 
 def _parsed(page: str) -> list[Entry]:

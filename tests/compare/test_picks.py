@@ -31,6 +31,7 @@ def picked(
     files: dict[int, ReportFiles] | None = None,
     flagged: Counter[int] | None = None,
     roles: dict[int, str] | None = None,
+    told: tuple[int, ...] = (),
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
@@ -44,7 +45,7 @@ def picked(
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
     sets = [(slow, iterations), *also]
     seen = filled(views, RANK_ITERATIONS)
-    return picked_from(wide, seen, files, starts, sets, more, flagged, leads, no_load, roles)
+    return picked_from(wide, seen, files, starts, sets, more, flagged, leads, no_load, roles, told)
 
 
 def picked_from(
@@ -58,6 +59,7 @@ def picked_from(
     leads: tuple[SlowSet, ...] = (),
     no_load: int = -1,
     roles: dict[int, str] | None = None,
+    told: tuple[int, ...] = (),
 ) -> Picks:
     wide = wide.with_columns(load_ns=pl.when(pl.col("iteration") != no_load).then(1))
     return pick(
@@ -73,6 +75,7 @@ def picked_from(
         flagged or Counter(),
         leads,
         roles=roles,
+        told=told,
     )
 
 
@@ -188,6 +191,14 @@ def test_of_one_iteration_none_is_typical() -> None:
     assert worst.title == "Where they differ most: iteration 0"
     [longest] = picked({0: [5]}).looks
     assert longest.title == "The longest one: iteration 0"
+
+
+def test_where_nobody_is_named_the_iterations_of_the_verdict_are_looked_at() -> None:
+    """As where the transfer of all ranks is slow in some iterations."""
+    values: dict[int, list[int | None]] = {0: [5, 5, 5, 5], 1: [5, 9, 5, 5], 2: [6, 6, 7, 6]}
+    titles = [each.title for each in picked(values, told=(2, 3)).looks]
+    assert titles == ["Where they differ most: iteration 2", "A typical iteration: 0"]
+    assert picked(values).looks[0].iteration == 1
 
 
 def test_a_rank_is_looked_at_in_the_file_of_the_others() -> None:

@@ -93,6 +93,13 @@ def test_the_column_of_a_metric_is_explained_as_the_metric(unit: Unit) -> None:
     assert explain(f"load_{unit.lower()}") == explain("load")
 
 
+def test_the_heading_of_a_metric_is_explained_as_the_metric() -> None:
+    short = {name: metric.short for name, metric in METRICS.items() if metric.short}
+    assert short["exposed_communication"] == "exposed comm."
+    for name, heading in short.items():
+        assert explain(heading).entries == explain(name).entries
+
+
 def test_case_dashes_and_leading_words_do_not_matter() -> None:
     assert explain("MISSING_RANKS") == explain("missing-ranks")
     assert [entry.term for entry in explain("communication").entries] == ["communication"] * 2
