@@ -38,9 +38,12 @@ OF_WHY = (("imbalance", "--by", "cause", "--format", "json"),)
 """The same, of reports that hold what tells why."""
 
 
-def measured(name: str, *arguments: str) -> Cost:
-    """What a Python process of `arguments` costs; prints a row of the table."""
-    took = cost([sys.executable, *arguments], {})
+def measured(cache: str, name: str, *arguments: str) -> Cost:
+    """What a Python process of `arguments` costs; prints a row of the table.
+
+    `cache` is the folder of its caches: in a shared one, others push out which tables were checked.
+    """
+    took = cost([sys.executable, *arguments], {"XDG_CACHE_HOME": cache})
     say(
         f"{name:<56}{took.seconds:8.2f} s wall{took.cpu_s:8.2f} s CPU"
         f"{took.peak_bytes / 1e9:8.2f} GB peak"
@@ -109,10 +112,10 @@ def main(arguments: list[str] | None = None) -> int:
         asked += ["--why"] * args.why
         cost_ns = None
         if not db.exists():
-            written = measured("reports written", *step, "--step", "write", *asked)
+            written = measured(folder, "reports written", *step, "--step", "write", *asked)
             cost_ns = int(written.output)
         before = db.stat().st_size
-        measured("end of ingest", *step, "--step", "compare")
+        measured(folder, "end of ingest", *step, "--step", "compare")
         say(f"database {db.stat().st_size / 1e6:,.0f} MB, of it derived: "
             f"{(db.stat().st_size - before) / 1e6:,.0f} MB")  # fmt: skip
         right = True
@@ -120,7 +123,9 @@ def main(arguments: list[str] | None = None) -> int:
         for command in (*COMMANDS, *unusual):
             words = [word.format(folder=folder) for word in command]
             where = [] if command == ("--help",) else ["--db", str(db)]
-            took = measured("rankscope " + " ".join(command), "-m", "rankscope", *words, *where)
+            took = measured(
+                folder, "rankscope " + " ".join(command), "-m", "rankscope", *words, *where
+            )
             # nothing is exposed on the host's clock of this job, so that nobody is waited for
             if (
                 command[-2:] == ("--format", "json")
