@@ -29,6 +29,7 @@ class Pipeline:
     backward: float = 2000.0
     slow: tuple[int, ...] = ()  # need half as much more in forward
     ahead: float = 3000.0
+    links: tuple[tuple[int, int], ...] = ()  # sender and receiver whose transfers take ten times
 
 
 class _Rank:
@@ -119,7 +120,8 @@ def _part(
                 message = sent[source, rank][batch]
                 each.group(("recv", source))
                 begin = max(each.network, each.host + 2)
-                end = max(begin, message) + TRANSFER_US
+                slower = 10 if (source, rank) in job.links else 1
+                end = max(begin, message) + TRANSFER_US * slower
                 waits.setdefault((source, rank), []).append(max(0.0, message - begin))
                 each.kernel(SEND_RECEIVE, begin, end, 17)
                 each.network, each.compute = end + 1, max(each.compute, end + 2)

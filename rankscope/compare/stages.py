@@ -5,6 +5,7 @@ See the package docstring for the design.
 
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
@@ -33,6 +34,7 @@ from rankscope.match.iteration_matching import check_pairing
 from rankscope.match.selection import scope_of, without_lost
 from rankscope.match.step_numbers import numbers_by_ends
 from rankscope.match.wait_sums import Waits
+from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.store.tables import RunTables
@@ -232,7 +234,9 @@ def _prices(
     groups = members.join(labels, on="group", how="left")
     service = instances["transfer"].cast(pl.Float64).to_numpy()
     if replay is not None:
-        service = replay.service(instances.height)
+        played = replay.service(instances.height)
+        sends = instances.select(pl.col("operation").cast(pl.String) == POINT_TO_POINT).to_series()
+        service = np.where(sends.to_numpy() & np.isnan(played), service, played)
     slow = slow_transfers(instances, service, inputs.selected, groups, inputs.hosts)
     return Prices(inputs.excess, replay, slow)
 

@@ -304,8 +304,9 @@ class Replay:
             free = np.full((len(healings), self._rooted.count), -np.inf)
         for step in self._steps:
             service: Floats = step.service
-            if transfers:
-                service = np.maximum(service - savings[:, step.which], 0.0)
+            saved = savings[:, step.which] if transfers else None
+            if saved is not None:
+                service = np.maximum(service - saved, 0.0)
             # a rank arrives when its work is done, and it is no longer held up
             arrival = work[:, step.calls] + delay.take(self._before[step.calls], axis=1)
             # the collective ends when the last has arrived, the one before it is through, and its
@@ -319,7 +320,7 @@ class Replay:
             if self._rooted:
                 streams = self._rooted.streams[step.calls]
                 began = np.maximum(arrival, free.take(streams, axis=1))
-                ends = with_rooted(step.rooted, began, end)
+                ends = with_rooted(step.rooted, began, end, saved)
                 free[:, streams] = ends.take(step.ends, axis=1)
             through[:, step.groups] = end
             over[:, step.which] = end

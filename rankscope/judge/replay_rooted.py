@@ -68,19 +68,23 @@ class RootedCalls:
         return parts, ends
 
 
-def with_rooted(rooted: list[Rooted], began: Floats, end: Floats) -> Floats:
+def with_rooted(
+    rooted: list[Rooted], began: Floats, end: Floats, saved: Floats | None = None
+) -> Floats:
     """The ends of a step's instances, and after them those of rooted calls, one by one.
 
     Args:
         rooted: the rooted instances.
         began: when each call of the step can begin; a row per healing.
         end: that of each instance; for rooted ones it becomes that of the last call.
+        saved: what healings take out of the transfer of each instance, ns.
     """
     ends = [end]
     for which, calls, until, service in rooted:
         of_calls = began[:, calls]
         last = np.maximum.accumulate(of_calls, axis=2)
-        went = np.take_along_axis(last, until[None], axis=2) + service
+        took = service if saved is None else np.maximum(service - saved[:, which, None], 0.0)
+        went = np.take_along_axis(last, until[None], axis=2) + took
         end[:, which] = went.max(axis=2)
         ends.append(went.reshape(len(went), -1))
     return np.hstack(ends)

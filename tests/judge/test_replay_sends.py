@@ -11,6 +11,7 @@ from rankscope.judge.replay import Healing
 from rankscope.judge.replay_sends import with_sends
 from rankscope.match.clocks import Aligner
 from rankscope.match.records import ClockFit, Clocks
+from rankscope.model.results import Verdict
 from tests.judge.test_replay import US, less_work, replay
 from tests.pipeline_job import Pipeline, step_ends, write
 from tests.support import mostly_slow
@@ -136,17 +137,33 @@ def test_a_collective_stands_in_no_queue_of_a_send_that_goes_alone() -> None:
 @pytest.mark.parametrize("slow", mostly_slow([3, 4, 5]))
 def test_a_pipeline_saves_what_it_would(tmp_path: Path, slow: int) -> None:
     """The first or last stage hides a part of its delay; only where it is slow is it replayed."""
-    job = Pipeline(slow=(slow,))
-    write(tmp_path, job)
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest(sorted(tmp_path.glob("*.json")), db, jobs=1)
+    verdict, saved = judged(tmp_path, Pipeline(slow=(slow,)))
+    assert verdict.ranks == (slow,)
+    assert verdict.gain_ns == pytest.approx(saved, rel=0.02)
+    assert not verdict.gain_is_bound
+
+
+@pytest.mark.parametrize(
+    "links", mostly_slow([[(0, 1), (1, 0)], [(1, 2)], [(4, 3)]], fast=1), ids=str
+)
+def test_a_slow_link_of_a_pipeline_costs_what_it_does(
+    tmp_path: Path, links: list[tuple[int, int]]
+) -> None:
+    verdict, saved = judged(tmp_path, Pipeline(links=tuple(links)))
+    assert (verdict.kind, verdict.members) == ("communication", tuple(sorted(links[0])))
+    assert verdict.gain_ns == pytest.approx(saved, rel=0.02)
+    assert not verdict.gain_is_bound
+
+
+def judged(folder: Path, job: Pipeline) -> tuple[Verdict, float]:
+    """The verdict of a job, and what the run would truly save without what is slow in it, ns."""
+    write(folder, job)
+    db = folder / "run.duckdb"
+    rankscope.ingest(sorted(folder.glob("*.json")), db, jobs=1)
     comparison = rankscope.open_run(db).compare()
     numbers = comparison.selection.numbers
     was, well = (
         np.mean([ends[numbers[-1]] - ends[numbers[0] - 1] for ends in step_ends(each)])
         for each in (job, Pipeline())
     )
-    verdict = comparison.verdict
-    assert verdict.ranks == (slow,)
-    assert verdict.gain_ns == pytest.approx(US * (was - well), rel=0.02)
-    assert not verdict.gain_is_bound
+    return comparison.verdict, float(US * (was - well))
