@@ -117,8 +117,10 @@ def _costs(judged: Judgement) -> Iterator[str]:
     if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * total):
         remaining = percent(judged.left_ns / total)
         still = "may still cost up to" if judged.at_most else "still costs"  # bounds overlap
-        events = in_words(sorted(holders(judged.inputs, judged.left)))
-        yield f"after these fixes it {still} {remaining}{f', mostly {events}' if events else ''}"
+        events = sorted(holders(judged.inputs, judged.left))
+        rare = all(2 * len(numbers) < len(judged.inputs.numbers) for _, numbers in events)
+        most = f", mostly {words}" if rare and (words := in_words(events)) else ""
+        yield f"after these fixes it {still} {remaining}{most}"
 
 
 def in_words(events: Sequence[tuple[int, list[int]]]) -> str:
