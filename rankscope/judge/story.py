@@ -408,7 +408,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
-        if rare and chance_of_largest(amounts, background, NOISE * noise) <= ALPHA:
+        if rare and chance_of_largest(amounts, background, max(NOISE * noise, BY_NATURE)) <= ALPHA:
             significant = len(facts)
     return facts[:significant]
 

@@ -481,6 +481,16 @@ def test_who_costs_most_leads_though_another_is_slower_in_general() -> None:
     assert "Rank 0 (node0) leads, mostly in iterations 4-5: " in verdict.sentence
 
 
+def test_events_are_facts_where_ranks_are_quiet() -> None:
+    """Rank 6 differs by 3 and 7 % twice: ranks differ by 2 % by nature, however quiet they are."""
+    late = np.random.default_rng(2).normal(0, 0.1, (8, 4))
+    late[1, [0, 3]] = 120, 60
+    late[6, :2] = 7, 3
+    rows = [(rank, i, float(late[rank, i])) for rank in range(8) for i in range(4)]
+    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=8, iterations=4)))
+    assert (verdict.ranks, verdict.iterations) == ((1,), (0, 3))
+
+
 def test_what_repairs_leave_is_told_by_rank_and_iteration() -> None:
     """Rank 2 is always slower by 3 %; ranks 0 and 3 hold all up once, and twice."""
     late = np.random.default_rng(2).normal(0, 0.1, (16, 6))
