@@ -238,6 +238,9 @@ def _prices(
         sends = instances.select(pl.col("operation").cast(pl.String) == POINT_TO_POINT).to_series()
         service = np.where(sends.to_numpy() & np.isnan(played), service, played)
     slow = slow_transfers(instances, service, inputs.selected, groups, inputs.hosts)
+    if slow is not None and comparison.matching.summary.calls > MOST_CALLS:
+        seen = np.isin(inputs.selected, instances["iteration"].unique())
+        slow = replace(slow, most=np.where(seen, slow.most, slow.most[seen].mean()))
     return Prices(inputs.excess, replay, slow)
 
 

@@ -310,7 +310,7 @@ def rotating(judged: Judgement) -> Verdict | None:
         lead = story.second  # one that costs little hides nobody
     aside = "" if story.loaders_bind else _may_be_slow(judged, leading)
     hit = slowest > story.event * excess.lengths
-    brief = in_words(own)
+    brief = in_words(own, inputs, judged.imbalance, slowest.sum())
     # in a part of a run, events that name nobody may be of one rank
     in_part = brief and not inputs.claims and len(inputs.numbers) < story.count
     apart = len(own) > 1 or bool(in_part)

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, Straggler, holders
-from rankscope.judge.levels import FEW, LARGE_TRANSFER, LEAST_GAIN, MOST
+from rankscope.judge.levels import FEW, HALF, LARGE_TRANSFER, LEAST_GAIN, MOST
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.timing import quick_part
+from rankscope.model.intervals import Floats
 from rankscope.model.kinds import Phase, VerdictKind
 from rankscope.model.results import Also, Verdict
 from rankscope.util.wording import (
@@ -119,17 +120,31 @@ def _costs(judged: Judgement) -> Iterator[str]:
         still = "may still cost up to" if judged.at_most else "still costs"  # bounds overlap
         events = sorted(holders(judged.inputs, judged.left))
         rare = all(2 * len(numbers) < len(judged.inputs.numbers) for _, numbers in events)
-        most = f", mostly {words}" if rare and (words := in_words(events)) else ""
+        words = in_words(events, judged.inputs, judged.left, judged.left_ns) if rare else ""
+        most = f", mostly {words}" if words else ""
         yield f"after these fixes it {still} {remaining}{most}"
 
 
-def in_words(events: Sequence[tuple[int, list[int]]]) -> str:
-    """`rank 0 in iteration 7 and rank 3 in iterations 1, 4`; empty where that is too long.
+def in_words(
+    events: Sequence[tuple[int, list[int]]], inputs: VerdictInputs, amount: Floats, cost_ns: float
+) -> str:
+    """`rank 0 in iteration 7 and rank 3 in iterations 1, 4`.
+
+    Empty where that is too long, or not half of the cost.
 
     Args:
         events: ranks and iterations, as of `holders`.
+        inputs: of the run.
+        amount: what ranks cost: rank by iteration, ns.
+        cost_ns: what all costs, with slow transfers and what is no event.
     """
-    if len(events) > FEW or not all(0 < len(numbers) <= FEW for _, numbers in events):
+    excess = inputs.excess
+    told = sum(
+        amount[np.ix_(excess.ranks == rank, np.isin(excess.numbers, numbers))].sum()
+        for rank, numbers in events
+    )
+    listed = len(events) <= FEW and all(0 < len(numbers) <= FEW for _, numbers in events)
+    if not listed or told < HALF * cost_ns:
         return ""
     *before, last = (
         f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"

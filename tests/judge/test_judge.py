@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from rankscope.judge.claims import Pattern, Slow, Story
 from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.judgement import decide
 from rankscope.judge.rules import judge
+from rankscope.judge.sentences import finished
 from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.intervals import Floats
 from rankscope.model.kinds import VerdictKind
@@ -503,6 +505,10 @@ def test_what_repairs_leave_is_told_by_rank_and_iteration() -> None:
     assert verdict.ranks == (2,)
     left = "mostly rank 0 in iteration 4 and rank 3 in iterations 1, 3"
     assert left in verdict.sentence
+    judged, bare = decide(given, Exact(given.excess)), replace(verdict, sentence="Rank 2 is slow.")
+    assert left in finished(bare, judged).sentence
+    elsewhere = replace(judged, left_ns=3 * judged.left_ns)  # in transfers or other iterations
+    assert "mostly" not in finished(bare, elsewhere).sentence
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, "capture more"), (COUNT, "compare the reports")])

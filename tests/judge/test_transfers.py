@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.compare import stages
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.stages import compare
 from rankscope.judge.transfers import SlowTransfers, slow_transfers
@@ -228,3 +229,9 @@ def test_a_link_is_slow_in_a_run_that_cannot_be_replayed(
     assert exact.gain_ns is not None
     assert verdict.gain_ns is not None
     assert exact.gain_ns <= verdict.gain_ns <= work["left"].sum()
+    numbers = comparison.selection.numbers
+    monkeypatch.setattr(stages, "MOST_CALLS", len(numbers))
+    monkeypatch.setattr(stages, "iterations_to_play", lambda *_: numbers[::2])
+    part = compare(run.run.tables, Options()).verdict  # of the other iterations nothing is known
+    assert part.iterations == tuple(verdict.iterations[::2])
+    assert part.gain_ns == pytest.approx(verdict.gain_ns, rel=0.1)
