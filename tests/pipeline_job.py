@@ -30,6 +30,7 @@ class Pipeline:
     slow: tuple[int, ...] = ()  # need half as much more in forward
     ahead: float = 3000.0
     links: tuple[tuple[int, int], ...] = ()  # sender and receiver whose transfers take ten times
+    eager: bool = False  # messages are under way before their receivers come
 
 
 class _Rank:
@@ -122,6 +123,8 @@ def _part(
                 begin = max(each.network, each.host + 2)
                 slower = 10 if (source, rank) in job.links else 1
                 end = max(begin, message) + TRANSFER_US * slower
+                if job.eager:
+                    end = max(begin, message + TRANSFER_US * slower) + SENT_US / 3
                 waits.setdefault((source, rank), []).append(max(0.0, message - begin))
                 each.kernel(SEND_RECEIVE, begin, end, 17)
                 each.network, each.compute = end + 1, max(each.compute, end + 2)

@@ -233,6 +233,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
     more = f", one of {len(groups)} slow ones{shared}," * (len(groups) > 1)
     ranks = f" among {ranks_text(tuple(sorted(members)), MOST_LISTED)}"
     ranks *= not sends  # which are called by their ranks
+    larger = ", if its messages are no larger" * (sends and not first["sized"])
     calls = first["per_iteration"]
     mean = f" on average over {calls} calls" * (calls > 1)
     adapters = network_words(
@@ -242,7 +243,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
         verdict,
         sentence=f"The transfer is slow: {first['operation']}{ranks} "
         f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])}{mean} "
-        f"once all have arrived, usually {ms(first['usual_ns'])}, "
+        f"once all have arrived, usually {ms(first['usual_ns'])}{larger}, "
         f"{when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
         f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "
         "speed the run would save",

@@ -20,7 +20,8 @@ class SlowTransfers(Struct, frozen=True, eq=False):
     `saved`: ns by instance. `most`: their sum in each selected iteration. `slow`: group, operation,
     label, members (ranks), on_host (whether hosts carry it out), excess_ns (sum over the
     iterations), iterations, and medians of these: per_iteration (calls), transfer_ns and usual_ns
-    (of a mean call); a row per communicator and operation, most excess first.
+    (of a mean call), and sized (whether sizes are known); a row per communicator and operation,
+    most excess first.
     """
 
     saved: Floats
@@ -41,7 +42,8 @@ def slow_transfers(
     of a communicator and operation in an iteration are judged together.
 
     Args:
-        instances: group, operation, iteration, ordinal, transfer, bytes (null where unknown).
+        instances: group, operation, iteration, ordinal, transfer, bytes (null where unknown) and
+            hidden: whether the transfer may have begun before.
         service_ns: what each took from the moment when all were ready; NaN where unknown.
         numbers: the selected iterations.
         groups: group, label, members (list of ranks), on_host.
@@ -100,7 +102,10 @@ def slow_transfers(
             .then(pl.col("ordinal").max().over("group", "operation"))
             .otherwise(0),
         )
-        .with_columns(mean=service.mean().over(*key, "group", "iteration"))
+        # of a message that was under way before its receiver came, a part is seen
+        .with_columns(
+            mean=service.filter(~pl.col("hidden")).mean().over(*key, "group", "iteration")
+        )
     )
     quick = pl.col("took").map_batches(
         lambda took: pl.Series(quick_part(took.to_numpy())), return_dtype=pl.Boolean
@@ -112,7 +117,10 @@ def slow_transfers(
         middle=pl.coalesce(*usually).over(*key, "group")
     )
     usual, of_size = (
-        rows.unique([*key, "group"]).group_by(like).agg(lower_median("middle").alias(name))
+        rows.drop_nulls("middle")
+        .unique([*key, "group"])
+        .group_by(like)
+        .agg(lower_median("middle").alias(name))
         for like, name in ((key, "usual"), ([*key, "size_of_group"], "of_size"))
     )
     rows = rows.join(usual, on=key, maintain_order="left")
@@ -121,6 +129,7 @@ def slow_transfers(
     rows = rows.with_columns(
         usual=pl.when("merged").then(pl.max_horizontal("usual", "of_size")).otherwise("usual")
     )
+    rows = rows.drop_nulls("usual").with_columns(pl.col("middle").fill_null(pl.col("usual")))
     of_usual = pl.col("usual").sum().clip(1)
     # each call as much longer than it usually is there as all together
     evenly = service.sum() * (pl.col("middle") + 1) / (pl.col("middle") + 1).sum()
@@ -170,6 +179,7 @@ def slow_transfers(
             transfer_ns=pl.col("took").median().round().cast(pl.Int64),
             usual_ns=pl.col("usually").median().round().cast(pl.Int64),
             iterations=pl.col("iteration").unique().sort(),
+            sized=pl.col("bytes").is_not_null().all(),
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())

@@ -7,6 +7,7 @@ calls of some iterations can be matched again.
 
 from collections.abc import Collection, Iterator
 
+import numpy as np
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
@@ -47,16 +48,30 @@ class RunCalls(Struct, frozen=True, eq=False):
         return Matching(self.matched.summary, self.matched.streams, self.waited.groups)
 
     def instances(self) -> pl.DataFrame:
-        """The instances: group, operation, iteration, ordinal, transfer (ns) and bytes.
+        """The instances: group, operation, iteration, ordinal, transfer (ns), bytes and hidden.
 
-        Sizes are null where they are unknown.
+        Sizes are null where they are unknown. `hidden`: a send whose receiver came last, so that
+        the message may have been under way before.
         """
         rows, shared = self.matched.rows, self.waited.shared.drop("last")
+        shared = shared.with_columns(hidden=self._hidden())
         if "bytes" not in rows.columns:
             return shared.with_columns(bytes=pl.lit(None, pl.Int64))
         first = [rows["bytes"][of.start : of.start + where.stop - where.start]
                  for _, _, where, of in self.matched.blocks()]  # fmt: skip
         return shared.with_columns(bytes=pl.concat([rows["bytes"].clear(), *first]))
+
+    def _hidden(self) -> pl.Series:
+        """Whether the receiver of each instance came last; false where nobody is the sender."""
+        hidden, senders = np.zeros(self.waited.shared.height, dtype=np.bool_), self.matched.senders
+        if senders:
+            calls = self.waited.rows.select("rank", "instance", "wait").with_columns(
+                group=self.waited.shared["group"].gather(self.waited.rows["instance"])
+            )
+            sender = pl.col("group").replace_strict(senders, default=None, return_dtype=pl.Int64)
+            late = calls.filter((pl.col("rank") != sender) & (pl.col("wait") <= 0))
+            hidden[late["instance"].to_numpy()] = True
+        return pl.Series(hidden)
 
 
 def match_calls(scope: Scope, links: list[tuple[int, int]]) -> RunCalls:

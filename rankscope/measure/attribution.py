@@ -256,9 +256,11 @@ class _EarlierWork:
         if self._is_first and not work.is_empty():
             self._is_first = False
             start = work["start"][0]
-            waiting = filled(work["launch"], NEVER) <= start - HELD_NS
+            launched = filled(work["launch"], NEVER)
+            waiting = launched <= start - HELD_NS
             # a single launch may take as long itself, as one that loads its kernel
-            queued = waiting[0] and (waiting.sum() > 1 or work["kind"][0] == "copy")
+            several = len(np.unique(launched[waiting])) > 1
+            queued = waiting[0] and (several or work["kind"][0] == "copy")
             self._queued = start if queued else None
         first = np.full(owners.height, NEVER)
         np.minimum.at(first, owner, np.where(unlaunched, NEVER, work["start"].to_numpy()))

@@ -311,6 +311,7 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
             "members": [[*range(RANKS)], [3, RANKS]], "excess_ns": [400 * MS, 300 * MS],
             "transfer_ns": 40 * MS, "usual_ns": 20 * MS, "iterations": [[*range(slow)]] * 2,
             "on_host": on_host, "per_iteration": 1 if on_host else 4,
+            "sized": False,
         }
     )  # fmt: skip
     prices = Carried(
@@ -341,13 +342,14 @@ def test_slow_sends_across_hosts_are_said_to_be(hosts: int) -> None:
             "group": [0], "operation": "point_to_point", "label": "rank 3 to 4",
             "members": [[3, 4]], "excess_ns": 400 * MS, "transfer_ns": 40 * MS,
             "usual_ns": 20 * MS, "iterations": [[*range(COUNT)]], "on_host": False,
-            "per_iteration": 1,
+            "per_iteration": 1, "sized": hosts == 1,
         }
     )  # fmt: skip
     slow = SlowTransfers(np.zeros(1), np.zeros(COUNT), transfers)
     verdict = judge(given, Saved(given.excess, slow=slow))
     where = ", across hosts" if hosts == 2 else ""
     assert f"point_to_point (rank 3 to 4{where}) takes 40.0 ms once" in verdict.sentence
+    assert ("if its messages are no larger" in verdict.sentence) == (hosts == 2)
     counters = "--nic-metrics" if hosts == 2 else "--gpu-metrics-devices"
     assert counters in verdict.next, "network adapters carry nothing inside a host"
 

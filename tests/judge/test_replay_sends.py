@@ -155,6 +155,17 @@ def test_a_slow_link_of_a_pipeline_costs_what_it_does(
     assert not verdict.gain_is_bound
 
 
+@pytest.mark.parametrize(("stages", "replicas"), mostly_slow([(4, 1), (3, 2), (4, 2)], fast=1))
+def test_messages_that_were_there_before_their_receivers_make_no_others_slow(
+    tmp_path: Path, stages: int, replicas: int
+) -> None:
+    """Of a transfer that began before its receiver came, a part is seen."""
+    write(tmp_path, Pipeline(stages=stages, replicas=replicas, batches=8, eager=True))
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(sorted(tmp_path.glob("*.json")), db, jobs=1)
+    assert rankscope.open_run(db).compare().verdict.kind == "balanced"
+
+
 def judged(folder: Path, job: Pipeline) -> tuple[Verdict, float]:
     """The verdict of a job, and what the run would truly save without what is slow in it, ns."""
     write(folder, job)

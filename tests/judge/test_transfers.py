@@ -28,7 +28,7 @@ def instances(calls: dict[int, int], size: int | None = None, iterations: int = 
             for group, count in calls.items()
             for ordinal in range(count)
         ]
-    ).with_columns(bytes=pl.lit(size, pl.Int64), transfer=pl.lit(0, pl.Int64))
+    ).with_columns(bytes=pl.lit(size, pl.Int64), transfer=pl.lit(0, pl.Int64), hidden=False)
 
 
 def slow_groups(calls: dict[int, int], slow: set[int]) -> list[int]:
