@@ -203,7 +203,7 @@ def pick(
     leads: Sequence[SlowSet] = (),
     database: Path | None = None,
     roles: Mapping[int, str] | None = None,
-    told: tuple[int, ...] = (),
+    affected: tuple[int, ...] = (),
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
@@ -226,7 +226,7 @@ def pick(
         leads: the ranks that lead, or hold most of the cost, where the verdict names none.
         database: the database, in whose folder moved reports are looked for.
         roles: rank → role.
-        told: the iterations that the verdict tells of; none: it is about all.
+        affected: the iterations that the verdict names; empty: it is about all.
 
     Raises:
         UsageError: no rank has the metric.
@@ -268,7 +268,7 @@ def pick(
     rows, place = _in_one_file(rows, column, alone, own, files[picked[0]])
     begins = {rank: files[rank].starts_ns[place] for rank in picked}
     axes = _Axes(seen, lengths, utc_starts, begins)
-    looks = _looks(rows, column, slow, leads, given_more, axes, flagged, told)
+    looks = _looks(rows, column, slow, leads, given_more, axes, flagged, affected)
     reports = {rank: located(files[rank].paths[place], database) for rank in picked}
     return Picks(
         metric,
@@ -301,7 +301,7 @@ def _looks(
     given_more: Collection[tuple[int, ...]],
     axes: _Axes,
     flagged: Counter[int],
-    told: tuple[int, ...],
+    affected: tuple[int, ...],
 ) -> list[Look]:
     """The iterations to look at: one of each slow set of ranks, and a typical one.
 
@@ -325,12 +325,13 @@ def _looks(
         if (iteration := _slowest(rows, column, ranks, best)) is not None
     ]
     if not looks:
-        inside = per.filter(pl.col("iteration").is_in([*told]))
+        inside = per.filter(pl.col("iteration").is_in([*affected]))
         worst = _worst(per if inside.is_empty() else inside)
         where = "Where they differ most" if rows["rank"].n_unique() > 1 else "The longest one"
         looks.append(Look(f"{where}: iteration {worst}", (), (worst,), axes.windows(worst)))
     if rows["iteration"].n_unique() > 1:
-        marked = flagged + Counter({number for _, when in slow or [((), told)] for number in when})
+        named = {number for _, when in slow for number in when} if slow else {*affected}
+        marked = flagged + Counter(named)
         typical = _typical(per, marked, [each.iteration for each in looks])
         title = f"A typical iteration: {typical}"
         looks.append(Look(title, (), (typical,), axes.windows(typical)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rankscope.judge.levels import MUCH, NOISE
+from rankscope.judge.levels import BY_NATURE, MUCH, NOISE
 from rankscope.model.kinds import VerdictKind
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class Story(Struct, frozen=True):
     def event(self) -> float:
         """The share of an iteration from which on an excess is an event."""
         return event_of(self.noise)
+
+
+def differing(noise: float) -> float:
+    """The share of an iteration up to which ranks differ by noise or by nature."""
+    return max(NOISE * noise, BY_NATURE)
 
 
 def event_of(noise: float) -> float:

@@ -233,7 +233,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
     more = f", one of {len(groups)} slow ones{shared}," * (len(groups) > 1)
     ranks = f" among {ranks_text(tuple(sorted(members)), MOST_LISTED)}"
     ranks *= not sends  # which are called by their ranks
-    larger = ", if its messages are no larger" * (sends and not first["sized"])
+    larger = " (if its messages are no larger)" * (sends and not first["sized"])
     calls = first["per_iteration"]
     mean = f" on average over {calls} calls" * (calls > 1)
     adapters = network_words(

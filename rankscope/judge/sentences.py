@@ -139,12 +139,12 @@ def in_words(
         cost_ns: what all costs, with slow transfers and what is no event.
     """
     excess = inputs.excess
-    told = sum(
+    covered = sum(
         amount[np.ix_(excess.ranks == rank, np.isin(excess.numbers, numbers))].sum()
         for rank, numbers in events
     )
     listed = len(events) <= FEW and all(0 < len(numbers) <= FEW for _, numbers in events)
-    if not listed or told < HALF * cost_ns:
+    if not listed or covered < HALF * cost_ns:
         return ""
     *before, last = (
         f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"

@@ -11,7 +11,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
-from rankscope.judge.claims import Pattern, Slow, Story, event_of
+from rankscope.judge.claims import Pattern, Slow, Story, differing, event_of
 from rankscope.judge.excess import Excess, lower_medians, usual_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
 from rankscope.judge.noise import noise_of
@@ -193,7 +193,7 @@ def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
     if hosts is None:
         return []
     noise = noise_of(hosts.share, hosts.roles, hosts.hosts)
-    limit = max(NOISE * noise, BY_NATURE)
+    limit = differing(noise)
     cells = [np.clip(hosts.share, -limit, limit)]  # single events hardly count
 
     def sure(claim: Slow) -> bool:
@@ -243,7 +243,7 @@ def _costliest_set(
     parts, calm = dict[str | None, Floats](), list[Floats]()
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     for phase, noise in noises.items():
-        limit = max(NOISE * noise, BY_NATURE)
+        limit = differing(noise)
         # a trait leaves out single events
         cells = np.clip(excess.within(phase).share, -limit, limit)
         sums = cells.sum(axis=1)
@@ -281,7 +281,7 @@ def _costliest_set(
             # single events hardly count
             then = np.isin(excess.numbers, pattern.iterations)
             share = excess.within(phase).share
-            limit = max(NOISE * noises[phase], BY_NATURE, np.median(share[np.ix_(rows, then)]))
+            limit = max(differing(noises[phase]), np.median(share[np.ix_(rows, then)]))
             cells = np.clip(every.within(phase).share, -limit, limit)
             cells[rows] = np.clip(share[rows], -limit, limit)
             if spans is not None:  # of as many blocks as spans in each
@@ -408,7 +408,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
-        if rare and chance_of_largest(amounts, background, max(NOISE * noise, BY_NATURE)) <= ALPHA:
+        if rare and chance_of_largest(amounts, background, differing(noise)) <= ALPHA:
             significant = len(facts)
     return facts[:significant]
 

@@ -31,7 +31,7 @@ def picked(
     files: dict[int, ReportFiles] | None = None,
     flagged: Counter[int] | None = None,
     roles: dict[int, str] | None = None,
-    told: tuple[int, ...] = (),
+    affected: tuple[int, ...] = (),
 ) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
@@ -45,7 +45,9 @@ def picked(
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
     sets = [(slow, iterations), *also]
     seen = filled(views, RANK_ITERATIONS)
-    return picked_from(wide, seen, files, starts, sets, more, flagged, leads, no_load, roles, told)
+    return picked_from(
+        wide, seen, files, starts, sets, more, flagged, leads, no_load, roles, affected
+    )
 
 
 def picked_from(
@@ -59,7 +61,7 @@ def picked_from(
     leads: tuple[SlowSet, ...] = (),
     no_load: int = -1,
     roles: dict[int, str] | None = None,
-    told: tuple[int, ...] = (),
+    affected: tuple[int, ...] = (),
 ) -> Picks:
     wide = wide.with_columns(load_ns=pl.when(pl.col("iteration") != no_load).then(1))
     return pick(
@@ -75,7 +77,7 @@ def picked_from(
         flagged or Counter(),
         leads,
         roles=roles,
-        told=told,
+        affected=affected,
     )
 
 
@@ -196,7 +198,7 @@ def test_of_one_iteration_none_is_typical() -> None:
 def test_where_nobody_is_named_the_iterations_of_the_verdict_are_looked_at() -> None:
     """As where the transfer of all ranks is slow in some iterations."""
     values: dict[int, list[int | None]] = {0: [5, 5, 5, 5], 1: [5, 9, 5, 5], 2: [6, 6, 7, 6]}
-    titles = [each.title for each in picked(values, told=(2, 3)).looks]
+    titles = [each.title for each in picked(values, affected=(2, 3)).looks]
     assert titles == ["Where they differ most: iteration 2", "A typical iteration: 0"]
     assert picked(values).looks[0].iteration == 1
 
