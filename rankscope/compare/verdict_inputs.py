@@ -87,6 +87,7 @@ def verdict_inputs(
         ),
         exposed_transfer_ns=transfer_ns,
         unmatched_ns=unmatched_ns,
+        held_up=None if unmatched_ns is None else _held_up(rows),
         stages=lambda: _stages(comparison),
         spans=spans,
         collectives=lambda: by_collective(comparison.collectives(numbers), numbers),
@@ -186,6 +187,13 @@ def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     return frozenset([*parts, *alone])
 
 
+BESIDE = (pl.col("exposed_communication_ns") - pl.col("wait_ns")).clip(0)
+"""A rank's exposed communication less its known waits."""
+
+TRANSFER = pl.min_horizontal(BESIDE, "collective_transfer_ns")
+"""Of it, what the transfers of matched calls take."""
+
+
 def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:
     """How long transfers, and calls that were not matched, hold up the median rank: sums, ns.
 
@@ -193,12 +201,19 @@ def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:
     time after all members have arrived. The rest is in calls that were not matched. Both are None
     where they are unknown.
     """
-    beside = (pl.col("exposed_communication_ns") - pl.col("wait_ns")).clip(0)
-    transfer = pl.min_horizontal(beside, "collective_transfer_ns")
     if rows.select(pl.any_horizontal("wait_ns", "collective_transfer_ns").is_null().any()).item():
         return None, None
     per = rows.group_by("iteration").agg(
         each.quantile(0.5, "lower")
-        for each in (transfer.alias("transfer"), (beside - transfer).alias("rest"))
+        for each in (TRANSFER.alias("transfer"), (BESIDE - TRANSFER).alias("rest"))
     )
     return int(per["transfer"].sum() or 0), int(per["rest"].sum() or 0)
+
+
+def _held_up(rows: pl.DataFrame) -> pl.DataFrame:
+    """rank, wait_ns, unmatched_ns: how long waits and calls without a match hold up each rank."""
+    return (
+        rows.group_by("rank")
+        .agg(pl.col("wait_ns").sum(), unmatched_ns=(BESIDE - TRANSFER).sum())
+        .sort("rank")
+    )

@@ -5,7 +5,7 @@ import polars as pl
 from rankscope.judge.hidden_waits import hidden_wait
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement
-from rankscope.judge.levels import LEAST_GAIN, MUCH
+from rankscope.judge.levels import HALF, LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, Recorder, advice
@@ -104,6 +104,34 @@ def began_apart(judged: Judgement) -> Verdict | None:
         f"({percent(waited / total)} of the time) for rank {rank}, which began {first} last: what "
         "it did before is in no report",
         f"record several whole steps: {advice(Record.STEPS, run.recorder)}",
+    )
+
+
+def late_by_unmatched(judged: Judgement) -> Verdict | None:
+    """The others wait for ranks that spend about as much more time in calls without a match.
+
+    In a pipeline that is how its stages wait for each other.
+    """
+    inputs, held = judged.inputs, judged.inputs.held_up
+    if held is None or inputs.stages():
+        return None
+    waited, usual = (
+        int(held[name].quantile(0.5, "lower") or 0) for name in ("wait_ns", "unmatched_ns")
+    )
+    late = held.filter(
+        pl.col("wait_ns") <= HALF * waited, pl.col("unmatched_ns") - usual >= HALF * waited
+    )
+    if waited < MUCH * inputs.total_ns or late.is_empty():
+        return None
+    ranks = tuple(late["rank"])
+    share, more = waited / inputs.total_ns, float(late["unmatched_ns"].to_numpy().mean()) - usual
+    return inconclusive(
+        f"no rank works longer beyond chance, but the others wait {ms(waited)} ({percent(share)} "
+        f"of the time) for {ranks_text(ranks, MOST_LISTED)}, which "
+        f"{agreeing(len(ranks), 'spends', 'spend')} {ms(more)} more in communication that could "
+        "not be matched across ranks: a link may be slow, or what they wait for there is late",
+        "capture more iterations: such calls are matched by when they end",
+        Leading(ranks, waited, share, None),
     )
 
 

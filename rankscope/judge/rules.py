@@ -541,6 +541,7 @@ RULES: tuple[Rule, ...] = (
     # the ranks look alike
     preconditions.may_be_unlike,
     preconditions.began_apart,
+    preconditions.late_by_unmatched,
     network,
     preconditions.unlike_outside,
     balanced,

@@ -5,6 +5,7 @@ Iterations take 100 ms, the last example's 40 of them, the others' 20.
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
 import polars as pl
 import pytest
 from msgspec.structs import replace
@@ -125,6 +126,19 @@ def of_a_part(few: range) -> VerdictInputs:
 def begun_apart(waited_ms: int, *, of_captures: bool = False) -> Verdict:
     run = replace(SUMMARY, began=Began(5, waited_ms * MS), of_captures=of_captures)
     return judge(replace(inputs(), run=run))
+
+
+def late_by_unmatched(more_ms: int, *, stages: frozenset[tuple[int, ...]] = frozenset()) -> Verdict:
+    """Rank 5 comes last, and calls of its own that were not matched take longer."""
+    late = np.arange(RANKS) == 5
+    held = pl.DataFrame(
+        {
+            "rank": range(RANKS),
+            "wait_ns": np.where(late, 0, 400 * MS),
+            "unmatched_ns": 50 * MS + np.where(late, more_ms * MS, 0),
+        }
+    )
+    return judge(replace(inputs(), held_up=held, stages=lambda: stages))
 
 
 def all_at_once() -> VerdictInputs:
@@ -307,6 +321,17 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         Inconclusive: no rank is slow beyond chance in what was recorded, but the others wait 100.0
         ms (5.0 % of the time) for rank 5, which began its capture last: what it did before is in no
         report."""),
+    "late by calls without a match": (lambda: late_by_unmatched(390), """
+        Inconclusive: no rank works longer beyond chance, but the others wait 400.0 ms (20 % of the
+        time) for rank 5, which spends 390.0 ms more in communication that could not be matched
+        across ranks: a link may be slow, or what they wait for there is late."""),
+    "late, but hardly by calls without a match": (lambda: late_by_unmatched(199), """
+        Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
+        time."""),
+    "late by calls without a match in a pipeline": (
+        lambda: late_by_unmatched(390, stages=frozenset({(0, 1)})), """
+        Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
+        time."""),
     "hardly late for the first iteration": (lambda: begun_apart(99), """
         Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
         time."""),
