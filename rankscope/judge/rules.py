@@ -5,7 +5,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 from msgspec.structs import asdict, replace
 
 from rankscope.judge import preconditions
@@ -38,7 +37,6 @@ from rankscope.util.wording import (
     agreeing,
     counted,
     duration,
-    gigabytes,
     ms,
     percent,
     ranks_text,
@@ -442,31 +440,9 @@ def network(judged: Judgement) -> Verdict | None:
         sentence=f"No rank is {'late' if known else 'known to be late'}, and yet "
         f"{'the network' if known else 'communication'} holds all ranks up for "
         f"{ms(sum(parts) / len(inputs.numbers))} an iteration: "
-        f"{'; '.join(held_up(inputs, MUCH))}{_bandwidth(inputs) if known else ''}. Without that "
+        f"{'; '.join(held_up(inputs, MUCH))}. Without that "
         "the run would save",
     )
-
-
-def _bandwidth(inputs: VerdictInputs) -> str:
-    """The collective that takes most time, and its bus bandwidth where sizes are known."""
-    rows = inputs.collectives()
-    if rows is None or rows.is_empty():
-        return ""
-    key = ["communicator", "operation"]
-    time = pl.col("transfer_ns") * pl.col("count")
-    most = (
-        rows.group_by(key)
-        .agg(
-            pl.col("ranks").first(),
-            time=time.sum(),
-            bandwidth=(pl.col("bus_bandwidth") * time).sum() / time.sum(),
-        )
-        .sort("time", *key, descending=[True, False, False])
-        .row(0, named=True)
-    )
-    speed = f" at {gigabytes(most['bandwidth'])} GB/s bus bandwidth" if most["bandwidth"] else ""
-    where = f" among {ranks_text(most['ranks'], MOST_LISTED)}" * (rows["ranks"].n_unique() > 1)
-    return f", most in {most['operation']}{where}{speed}"
 
 
 def balanced(judged: Judgement) -> Verdict:

@@ -3,9 +3,11 @@
 What fixing it would save, what else is slow, what all imbalance costs, and what limits the verdict.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import polars as pl
 from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
@@ -21,6 +23,7 @@ from rankscope.util.wording import (
     agreeing,
     counted,
     duration,
+    gigabytes,
     ms,
     percent,
     ranks_text,
@@ -157,12 +160,41 @@ def held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
     """Clauses on communication that holds up all ranks for at least a share of the time."""
     transfer, unmatched = inputs.exposed_transfer_ns or 0, inputs.unmatched_ns or 0
     if transfer >= least * inputs.total_ns:
-        yield f"exposed transfers take {percent(transfer / inputs.total_ns)}"
+        most = _slowest_part(inputs) if transfer >= LARGE_TRANSFER * inputs.total_ns else ""
+        yield f"exposed transfers take {percent(transfer / inputs.total_ns)}{most}"
     if unmatched >= least * inputs.total_ns:
         yield (
             f"communication that was not matched across ranks takes "
             f"{percent(unmatched / inputs.total_ns)}, and who waits in it is unknown"
         )
+
+
+def _slowest_part(inputs: VerdictInputs) -> str:
+    """The collective that takes most time, and its bus bandwidth where sizes are known.
+
+    Empty where it is the only one, and sizes are unknown.
+    """
+    rows = inputs.collectives()
+    if rows is None or rows.is_empty():
+        return ""
+    key = ["communicator", "operation"]
+    time, speed = pl.col("transfer_ns") * pl.col("count"), pl.col("bus_bandwidth")
+    parts = (
+        rows.group_by(key)
+        .agg(
+            pl.col("ranks").first(),
+            time=time.sum(),
+            bandwidth=(speed * time).sum() / time.filter(speed.is_not_null()).sum(),
+        )
+        .sort("time", *key, descending=[True, False, False])
+    )
+    most = parts.row(0, named=True)
+    known = most["bandwidth"] and math.isfinite(most["bandwidth"])
+    if not known and len(parts) == 1:
+        return ""
+    at = f" at {gigabytes(most['bandwidth'])} GB/s bus bandwidth" if known else ""
+    where = f" among {ranks_text(most['ranks'], MOST_LISTED)}" * (rows["ranks"].n_unique() > 1)
+    return f", most in {most['operation']}{where}{at}"
 
 
 def changed(inputs: VerdictInputs) -> Iterator[str]:
