@@ -18,7 +18,7 @@ from rankscope.model.arrays import (
     taken,
     with_leading_names,
 )
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import ACTIVITIES, WORK, conform, constant, empty
@@ -163,7 +163,7 @@ def activities(
     """
     kinds = [sums.frame, _ranges(host, marks), idle]
     of_work = ("size", "clear_ns", "clear_size", "launches")  # idling has none of them
-    frame = pl.concat([conform(each, _KEYED, optional=of_work) for each in kinds])
+    frame = stacked([conform(each, _KEYED, optional=of_work) for each in kinds])
     return with_series(frame, taken(iterations["iteration"], frame["window"].to_numpy()))
 
 
@@ -179,7 +179,7 @@ def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
         length = (end - start)[inside]
         parts.append(summed(keys, np.stack((np.ones_like(length), length, 0 * length)))[:2])
     key_parts, totals = zip(*parts, strict=True)
-    keys = pl.concat(key_parts)
+    keys = stacked(key_parts)
     keys = with_series(keys, keys["label"].alias("phase"), constant("kind", "range", keys.height))
     keys, sums = with_leading_names(keys[_KEY], np.concatenate(totals, axis=1), "kind", MOST_NAMES)
     ranges = with_series(keys, *map(pl.Series, _SUMS, sums)).sort(_KEY)

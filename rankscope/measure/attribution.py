@@ -19,9 +19,10 @@ from rankscope.model.arrays import (
     rows_of,
     summed,
     taken,
+    with_latest,
 )
 from rankscope.model.device_work import DeviceWork, InMemoryWork
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import COMPUTING_PHASES, PARTS
 from rankscope.model.schema import DEVICE_WORK, SEGMENTS, STREAM
@@ -173,11 +174,10 @@ class _Survey:
         talks = ~is_null(work["operation"])
         place, first = places(codes(work[OWNER]))
         owner, owners = pl.Series("owner", place), taken(work[OWNER], first)
-        groups = with_series(work[["window", "phase", "end"]], owner, pl.Series("talks", talks))
-        grouped = groups.group_by(pl.exclude("end")).agg(pl.col("end").max())
-        self._alike.append(_with_owners(grouped, owners))
-        self._calls.append(rows_of(work, talks).select(CALLS))
+        groups = with_series(work[["window", "phase"]], owner, pl.Series("talks", talks))
         start, end = (work[name].to_numpy() for name in ("start", "end"))
+        self._alike.append(_with_owners(with_latest(groups, end), owners))
+        self._calls.append(rows_of(work, talks).select(CALLS))
         computing = ~talks & ~is_null(work["window"])
         names = rows_of(framed([work["name"], owner]), computing)
         names, totals, _ = summed(names, (end - start)[None, computing])
@@ -189,24 +189,28 @@ class _Survey:
     def result(self, events: DeviceWork) -> Attributed:
         """The result, once all chunks have been added."""
         host = self._host
-        survey = pl.concat(self._alike).group_by(ALIKE).agg(pl.col("end").max())
+        alike = stacked(self._alike)
+        survey = with_latest(alike[ALIKE], alike["end"].to_numpy())
         thread, unrecorded = filled(survey["launch_thread"], 0), is_null(survey["launch_thread"])
         by_host = ~unrecorded & (thread == host.thread)
         own_stream = _any(by_host, codes(survey[[*STREAM]])) | host.launchless
         training = np.where(unrecorded, own_stream, _any(own_stream & ~unrecorded, thread))
         threads = np.unique(thread[training & ~unrecorded])
-        streams = rows_of(survey, training & unrecorded)[[*STREAM]].unique()
+        streams = {*rows_of(survey[[*STREAM]], training & unrecorded).iter_rows()}
         calls = events.sync_calls
         of_training = np.isin(calls["thread"].to_numpy(), [host.thread, *threads])
-        is_training, names = partial(_is_training, threads, streams), pl.concat(self._by_name)
-        by_name = rows_of(names, is_training(names)).group_by("kind", "name")
-        heads, talk = self._earlier.heads(), pl.concat(self._calls)
+        is_training, names = partial(_is_training, threads, streams), stacked(self._by_name)
+        names = rows_of(names, is_training(names))
+        by_name, total, _ = summed(names[["kind", "name"]], names["total_ns"].to_numpy()[None])
+        heads, talk = self._earlier.heads(), stacked(self._calls)
+        if not heads.is_empty():
+            talk = talk.join(heads.filter("talks"), on=["start", "end"], how="anti")
         return Attributed(
             events,
             host,
             with_series(survey, pl.Series("training", training)),
-            talk.join(heads.filter("talks"), on=["start", "end"], how="anti"),
-            by_name.agg(pl.col("total_ns").sum()),
+            talk,
+            with_series(by_name, pl.Series("total_ns", total[0])),
             rows_of(calls, (calls["process"] == host.process).to_numpy() & of_training),
             is_training,
             self._placed,
@@ -273,10 +277,12 @@ class _EarlierWork:
 
     def heads(self) -> pl.DataFrame:
         """STREAM, start, end and talks of the work that was launched before the capture."""
-        first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("first").min())
+        unlaunched = stacked(self._unlaunched)
+        if unlaunched.is_empty():
+            return unlaunched
+        first = stacked(self._launched).group_by(STREAM).agg(pl.col("first").min())
         return (
-            pl.concat(self._unlaunched)
-            .join(first, on=STREAM, nulls_equal=True)
+            unlaunched.join(first, on=STREAM, nulls_equal=True)
             .filter(pl.col("start") < pl.col("first"))
             .filter(pl.len() > 1)  # a single one may have lost its launch record
             .drop("first")
@@ -289,18 +295,19 @@ class _EarlierWork:
             heads: what `heads` returned; its collectives do not count.
             streams: STREAM.
         """
-        earlier = pl.concat([*self._outside, heads.filter(~pl.col("talks"))])
-        own = earlier.join(streams, on=STREAM, how="semi", nulls_equal=True)
-        latest = own["end"].max()
+        earlier = stacked([*self._outside, rows_of(heads, ~heads["talks"].to_numpy())])
+        if not earlier.is_empty():
+            earlier = earlier.join(streams, on=STREAM, how="semi", nulls_equal=True)
+        latest = earlier["end"].max()
         ends = [each for each in (latest, self._queued) if isinstance(each, int)]
         return max(ends, default=None)
 
 
-def _is_training(threads: Times, streams: pl.DataFrame, work: pl.DataFrame) -> Flags:
+def _is_training(threads: Times, streams: set[tuple[object, ...]], work: pl.DataFrame) -> Flags:
     """Whether the training threads launched an operation."""
     unrecorded = is_null(work["launch_thread"])
     training = ~unrecorded & np.isin(filled(work["launch_thread"], 0), threads)
-    for stream in streams.iter_rows():
+    for stream in streams:
         same = [work[name].eq_missing(value) for name, value in zip(STREAM, stream, strict=True)]
         training |= unrecorded & np.logical_and.reduce([each.to_numpy() for each in same])
     return training

@@ -5,7 +5,7 @@ import polars as pl
 
 from rankscope.measure.ordinals import with_ordinals
 from rankscope.model.arrays import added_up, codes, filled, holds, is_null, places, rows_of, taken
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import COLLECTIVES, conform, constant, empty, ordered
 from rankscope.util.numbers import NEVER
@@ -76,7 +76,7 @@ def collectives(
     """
     begins = iterations["window_start"].to_numpy()
     sources = (_calls(iterations, marks), _kernels(calls, ready, iterations, lacking))
-    return pl.concat(_finish(each, begins, marks) for each in sources)
+    return stacked(_finish(each, begins, marks) for each in sources)
 
 
 def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlice
 from rankscope.measure.host import merged
 from rankscope.measure.waiting import LOOK_AHEAD, LaunchedOperations, Requests
 from rankscope.model.arrays import is_null, known_if, rows_of, taken
-from rankscope.model.frames import framed
+from rankscope.model.frames import framed, stacked
 from rankscope.model.intervals import Times
 from rankscope.model.kinds import PARTS
 from rankscope.model.schema import SEGMENTS, constant, empty
@@ -87,7 +87,7 @@ class DeviceAccount:
         known = self._known
         window, begin, end = known
         return DeviceTimeline(
-            segments=merged(pl.concat(self._segments)),
+            segments=merged(stacked(self._segments)),
             windows=self._windows,
             usage=framed(
                 {

@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import Struct
 
 from rankscope.model.arrays import distinct, taken, with_leading_names
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells, count_before, in_order
 from rankscope.model.kinds import HostState
@@ -83,7 +83,7 @@ def host_states(
         return empty(HOST_STATES)
     swept = _Sweep.of(events)
     parts = [swept.account(host.slice(*block)) for block in _blocks(host, swept, at_once)]
-    rows = pl.concat(parts)
+    rows = stacked(parts)
     sums = np.stack([rows[name].to_numpy() for name in _SUMS])
     keys, sums = with_leading_names(rows[_KEY], sums, "state", most_names, minor_ns)
     rows = with_series(keys, *map(pl.Series, _SUMS, sums))

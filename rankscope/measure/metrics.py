@@ -148,9 +148,11 @@ def without(numbers: Numbers, windows: pl.Series) -> Numbers:
     """
     if not windows.any():
         return numbers
-    measures = numbers.measures
-    names = [name for name in measures.columns if name not in ("iteration", "clock")]
-    blank = measures.with_columns(pl.when(~pl.lit(windows)).then(pl.col(names)))
+    known = ~windows.to_numpy()
+    blank = framed(
+        each if each.name in ("iteration", "clock") else known_if(each, known)
+        for each in numbers.measures
+    )
     return Numbers(blank, numbers.exposed)
 
 

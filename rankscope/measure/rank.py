@@ -24,7 +24,7 @@ from rankscope.measure.segment import (
     find_marks,
 )
 from rankscope.model.arrays import holds, is_null, of_process, rows_of
-from rankscope.model.frames import with_series
+from rankscope.model.frames import stacked, with_series
 from rankscope.model.intervals import Times, union
 from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import (
@@ -249,9 +249,9 @@ def measure_rank(
             gpu=gpu,
         ),
         iterations=of_rank(rank, views, RANK_ITERATIONS, drop_others=True),
-        measures=of_rank(rank, pl.concat([each.measures for each in numbers]), MEASURES),
+        measures=of_rank(rank, stacked([each.measures for each in numbers]), MEASURES),
         collectives=of_rank(rank, calls, COLLECTIVES),
-        exposed=of_rank(rank, pl.concat([each.exposed for each in numbers]), EXPOSED),
+        exposed=of_rank(rank, stacked([each.exposed for each in numbers]), EXPOSED),
         activities=spent,
         host_states=empty(HOST_STATES),
         file_accesses=empty(FILE_ACCESSES),

@@ -34,7 +34,10 @@ Rows = TypeVar("Rows", pl.DataFrame, pl.Series)
 
 def taken(rows: Rows, places: NDArray[np.integer]) -> Rows:
     """The rows at some places, in their order."""
-    return rows[pl.Series(places.astype(np.uint32))]
+    index = pl.Series(places.astype(np.uint32))
+    if isinstance(rows, pl.Series):
+        return rows[index]
+    return framed(each[index] for each in rows.iter_columns())
 
 
 def is_null(values: pl.Series) -> Flags:
@@ -97,7 +100,7 @@ def _physical(columns: pl.DataFrame) -> pl.DataFrame:
         return columns
     names = pl.Categorical(pl.Categories.random())
     texts = (each.cast(names) for each in columns if each.dtype == pl.String())
-    return with_series(columns, *texts).select(pl.all().to_physical())
+    return with_series(columns, *texts).select_seq(pl.all().to_physical())
 
 
 def distinct(codes: Times) -> tuple[Times, Times]:
@@ -142,6 +145,14 @@ def added_up(sums: Times, place: Times, rows: int) -> Times:
     for total, each in zip(totals, sums, strict=True):
         np.add.at(total, place, each)
     return totals
+
+
+def with_latest(keys: pl.DataFrame, ends: Times) -> pl.DataFrame:
+    """The distinct keys, each with its latest `end`."""
+    place, first = places(codes(keys))
+    end = np.full(len(first), np.iinfo(np.int64).min)
+    np.maximum.at(end, place, ends)
+    return with_series(taken(keys, first), pl.Series("end", end))
 
 
 def leading(names: pl.DataFrame, totals: Times, most: int) -> Flags:

@@ -8,6 +8,7 @@ from typing import Protocol
 import polars as pl
 from msgspec import Struct
 
+from rankscope.model.frames import stacked
 from rankscope.model.limits import USUAL
 
 
@@ -49,7 +50,7 @@ class StreamedEvents(Struct, frozen=True):
     @property
     def whole(self) -> pl.DataFrame:
         """All of them, read into memory."""
-        return pl.concat(self.parts())
+        return stacked(self.parts())
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """Read from the report each time."""

@@ -4,12 +4,16 @@ Profilers lose records when their buffers are full, write records with time 0, a
 device's clock to the host's with an error.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rankscope.model.arrays import codes, filled, holds, is_null, of_process, rows_of
 from rankscope.model.device_work import DeviceClock
-from rankscope.model.intervals import Times
+from rankscope.model.frames import with_series
+from rankscope.model.intervals import Flags, Times
 from rankscope.util.numbers import NEVER
 
 KERNEL_LAUNCHES = r"Launch(Cooperative)?Kernel|KernelLaunch|InvokeKernel"
@@ -90,13 +94,13 @@ def outside_captures(lost: pl.DataFrame, captured: pl.DataFrame) -> pl.DataFrame
             begun, on="launch", by="process", check_sortedness=False
         )
         lost = lost.filter(pl.col("open").fill_null(0) == 0)
-    return lost.select("process", "launch")
+    return lost[["process", "launch"]]
 
 
-def possible() -> pl.Expr:
-    """Whether an operation starts after its launch, if that is known; reads DEVICE_WORK."""
-    early = (pl.col("kind") == "kernel") & (pl.col("launch") - pl.col("start") > EARLY_NS)
-    return ~early.fill_null(False)
+def possible(work: pl.DataFrame) -> Flags:
+    """Whether each operation of DEVICE_WORK starts after its launch, if that is known."""
+    early = filled(work["launch"], work["start"]) - work["start"].to_numpy() > EARLY_NS
+    return np.asarray(~(early & holds(work["kind"] == "kernel")))
 
 
 def wrong_clocks(
@@ -114,9 +118,9 @@ def wrong_clocks(
         sync_calls: SYNC_CALLS.
         launched: how many kernels were launched to be in `work`; 0 where that is unknown.
     """
-    work = work.select("process", "device", "kind", "graph", "launch", "start", "end")
+    work = work[["process", "device", "kind", "graph", "launch", "start", "end"]]
     idle = idle_starts(work)
-    recorded = int(((work["kind"] == "kernel") & work["launch"].is_not_null()).sum())
+    recorded = _launched_kernels(work).sum()
     if recorded < (1 - LEAST_EARLY) * launched:
         idle = idle.clear()
     clocks = fast_clocks(idle)
@@ -143,10 +147,16 @@ def idle_starts(work: pl.DataFrame) -> pl.DataFrame:
     Args:
         work: DEVICE_WORK in the order of the starts.
     """
-    before = pl.col("end").cum_max().shift(1).over("process", "device")
-    alone = pl.col("graph").ne_missing(True)
-    idle = work.filter(alone, pl.col("start") - before >= EARLY_NS).drop_nulls("launch")
-    return idle.select("process", "kind", "launch", delay=pl.col("start") - pl.col("launch"))
+    start, end = (work[name].to_numpy() for name in ("start", "end"))
+    since = np.full(len(start), NEVER)
+    device = codes(work[["process", "device"]])
+    for each in np.unique(device):
+        own = np.flatnonzero(device == each)
+        since[own[1:]] = np.maximum.accumulate(end[own])[:-1]
+    waited = (since <= start - EARLY_NS) & ~holds(work["graph"]) & ~is_null(work["launch"])
+    idle = rows_of(work, waited)
+    delay = (idle["start"] - idle["launch"]).alias("delay")
+    return with_series(idle[["process", "kind", "launch"]], delay)
 
 
 def fast_clocks(idle: pl.DataFrame) -> dict[int, DeviceClock]:
@@ -159,8 +169,7 @@ def fast_clocks(idle: pl.DataFrame) -> dict[int, DeviceClock]:
         idle: as `idle_starts` gives it.
     """
     clocks: dict[int, DeviceClock] = {}
-    kernels = idle.filter(kind="kernel")
-    for (process,), own in kernels.partition_by("process", as_dict=True).items():
+    for process, own in _by_process(rows_of(idle, holds(idle["kind"] == "kernel"))):
         if own.height < FEWEST_STARTS:
             continue
         some = own.gather_every(own.height // MOST_STARTS + 1)
@@ -204,13 +213,12 @@ def late_by(work: pl.DataFrame, idle: pl.DataFrame) -> dict[int, int]:
         idle: as `idle_starts` gives it.
     """
     late_ns: dict[int, int] = {}
-    kernels = work.filter(kind="kernel").drop_nulls("launch")
-    for (process,), own in idle.partition_by("process", as_dict=True).items():
-        every = kernels.filter(process=process).select(pl.col("start") - pl.col("launch"))
+    for process, own in _by_process(idle):
+        kernels = of_process(rows_of(work, _launched_kernels(work)), process)
         by = min(
             int(np.quantile(delays.to_numpy(), LEAST_EARLY, method="lower"))
-            for delays in (own["delay"], every.to_series())
-            if delays.len()
+            for delays in (own["delay"], kernels["start"] - kernels["launch"])
+            if len(delays)
         )
         alike = float(np.median(own["delay"].to_numpy())) < 2 * by
         if own.height >= FEWEST_STARTS and by > EARLY_NS and alike:
@@ -250,13 +258,10 @@ def early_by(work: pl.DataFrame) -> dict[int, int]:
     Args:
         work: DEVICE_WORK.
     """
-    early = work.filter(~possible(), pl.col("start") > 0)
-    if early.is_empty():
-        return {}
-    kernels = dict(work.filter(kind="kernel").group_by("process").len().iter_rows())
     moved: dict[int, int] = {}
-    for (process,), part in early.partition_by("process", as_dict=True).items():
-        if part.height >= LEAST_EARLY * kernels[process]:
+    early = rows_of(work, ~possible(work) & (work["start"] > 0).to_numpy())
+    for process, part in _by_process(early):
+        if part.height >= LEAST_EARLY * of_process(work, process).filter(kind="kernel").height:
             by = (part["launch"] - part["start"]).to_numpy()
             moved[process] = int(np.quantile(by, 1 - LEAST_EARLY, method="higher"))
     return moved
@@ -274,5 +279,15 @@ def moved_by(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame
         shift = pl.col("process").replace_strict(moved, default=0, return_dtype=pl.Int64)
         work = _at_host_speed(work, clocks).with_columns(pl.col("start", "end") + shift)
         work = work.sort("start", maintain_order=True)
-    fine = work.select(possible()).to_series()
-    return work if fine.all() else work.filter(fine)
+    return rows_of(work, possible(work))
+
+
+def _launched_kernels(work: pl.DataFrame) -> Flags:
+    """Whether each operation of DEVICE_WORK is a kernel whose launch is known."""
+    return holds(work["kind"] == "kernel") & ~is_null(work["launch"])
+
+
+def _by_process(rows: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Each process that has rows, and these."""
+    for process in np.unique(rows["process"].to_numpy()):
+        yield int(process), of_process(rows, process)

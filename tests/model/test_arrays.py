@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from rankscope.model.arrays import codes, leading, looked_up, summed
+from rankscope.model.arrays import codes, leading, looked_up, summed, with_latest
 
 
 def test_rows_differ_however_far_apart_their_values_are() -> None:
@@ -25,6 +25,12 @@ def test_texts_and_nulls_are_grouped_as_values_are() -> None:
         (None, None): 20,
     }
     assert [some.row(each) for each in place] == keys.rows()
+
+
+def test_each_key_has_its_latest_end() -> None:
+    keys = pl.DataFrame({"window": [1, None, 1, None], "talks": [True, False, True, True]})
+    latest = with_latest(keys, np.array([-9, 4, -7, 2]))
+    assert {*latest.iter_rows()} == {(1, True, -7), (None, False, 4), (None, True, 2)}
 
 
 def test_the_names_with_most_lead_in_each_group_and_ties_go_by_name() -> None:

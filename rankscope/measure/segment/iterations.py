@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.measure.segment.training_thread import training_thread
-from rankscope.model.arrays import is_null, rows_of, summed, taken
+from rankscope.model.arrays import is_null, known_or, rows_of, summed, taken
 from rankscope.model.frames import framed
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import ITERATIONS, conform
@@ -52,14 +52,11 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     candidates = rows_of(named, lasting.to_numpy())
     if candidates.is_empty():
         return None
-    labels = candidates.select(
-        "row",
-        # servers write the kind and the size of a step in brackets
-        stem=pl.col("name").str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", ""),
-        thread="thread",
-        number=pl.coalesce("number", "payload"),
-    )
-    keys, known = labels[["row", "stem", "thread"]], ~is_null(labels["number"])
+    # servers write the kind and the size of a step in brackets
+    stem = candidates["name"].str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", "")
+    keys = framed([candidates["row"], stem, candidates["thread"]])
+    number = known_or(candidates["number"], candidates["payload"])
+    known = ~is_null(number)
     length = (candidates["end"] - candidates["start"]).to_numpy()
     groups, (known_too, covered), place = summed(keys, np.stack((known, length)))
     numbered = known_too == np.bincount(place)
@@ -75,7 +72,7 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     order = order[outer]
     numbers: Times | None = None
     if numbered[best]:
-        numbers = taken(labels["number"], own[order]).to_numpy()
+        numbers = taken(number, own[order]).to_numpy()
     elif len(order) > 1:  # a user's pattern need not say which of the numbers
         numbers = _counting(taken(candidates["name"], own[order]))
     is_numbered = numbers is not None

@@ -3,9 +3,9 @@
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.arrays import rows_of
+from rankscope.model.arrays import holds, is_null, rows_of
 from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents
-from rankscope.model.frames import with_series
+from rankscope.model.frames import stacked, with_series
 from rankscope.model.limits import USUAL
 from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
@@ -36,7 +36,7 @@ class LabelledRanges(Struct, frozen=True):
         if of is not None:
             own = self.signatures.select(of.fill_null(False)).to_series()
             parts = (rows_of(part, own[part["signature"]].to_numpy()) for part in parts)
-        return pl.concat(with_signatures(part, looked_up) for part in parts)
+        return stacked(with_signatures(part, looked_up) for part in parts)
 
 
 def _with_categories(signatures: pl.DataFrame) -> pl.DataFrame:
@@ -51,28 +51,25 @@ def with_meanings(ranges: Ranges, words: Vocabulary, most_held: int = USUAL.held
         most_held: ranges without a meaning that are held; more are read again.
     """
     named = with_series(ranges.signatures, *words.meanings(ranges.signatures))
-    means, ours = pl.col("means"), pl.col("domain").is_in(["MPI", "NCCL"])
-    communicates = pl.col("operation").is_not_null()
-    has_meaning, unknown = named.select(
-        meant=~means.is_in(OPERATORS).fill_null(True) | communicates,
-        unknown=means.is_null() & ~ours,
-    )
+    is_known, is_operator = ~is_null(named["means"]), holds(named["means"].is_in(OPERATORS))
+    has_meaning = (is_known & ~is_operator) | ~is_null(named["operation"])
+    unknown = ~is_known & ~holds(named["domain"].is_in(["MPI", "NCCL"]))
 
     def foreign(part: pl.DataFrame) -> pl.DataFrame:
-        lasting = (part["end"] > part["start"]) & unknown[part["signature"]]
-        rows = rows_of(part[["start", "end", "signature"]], lasting.to_numpy())
+        lasting = (part["end"] > part["start"]).to_numpy() & unknown[part["signature"].to_numpy()]
+        rows = rows_of(part[["start", "end", "signature"]], lasting)
         return with_signatures(rows, owners)
 
     owners = _with_categories(named[["process", "thread", "name"]])
     meaningful: list[pl.DataFrame] = []
     few = BoundedBuffer(most=most_held)
     for part in (ranges.of_note or ranges.moments).parts():
-        meant = has_meaning[part["signature"]].to_numpy()
+        meant = has_meaning[part["signature"].to_numpy()]
         meaningful.append(with_signatures(rows_of(part, meant), named))
         few.add(foreign(part))
     return LabelledRanges(
         ranges.moments,
         named,
-        pl.concat(meaningful).sort("start", "end", descending=[False, True], maintain_order=True),
-        ranges.moments.map(foreign) if few.parts is None else InMemoryEvents(pl.concat(few.parts)),
+        stacked(meaningful).sort("start", "end", descending=[False, True], maintain_order=True),
+        ranges.moments.map(foreign) if few.parts is None else InMemoryEvents(stacked(few.parts)),
     )

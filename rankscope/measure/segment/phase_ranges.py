@@ -12,7 +12,7 @@ from rankscope.measure.segment.labelled_ranges import LabelledRanges
 from rankscope.measure.segment.operators import backward_threads, operator_phases
 from rankscope.model.arrays import holds, known_if, of_process, rows_of, taken
 from rankscope.model.events import Events
-from rankscope.model.frames import with_series
+from rankscope.model.frames import stacked, with_series
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.kinds import PHASES
 from rankscope.model.schema import GLOO, MARKS
@@ -90,7 +90,7 @@ def find_marks(
     if unnamed := {"forward", "backward"} - named_like:
         operator_marks = operator_phases(process, named, iterations, marks)
         own = rows_of(operator_marks, operator_marks["label"].is_in(unnamed).to_numpy())
-        derived, marks = frozenset(own["label"].unique()), pl.concat([marks, own])
+        derived, marks = frozenset(own["label"].unique()), stacked([marks, own])
     return PhaseRanges(
         frame=marks,
         foreign=named.foreign.map(lambda part: _lasting(part, process, iterations.thread)),

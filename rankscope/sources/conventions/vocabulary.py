@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.errors import UsageError
+from rankscope.model.arrays import taken
 from rankscope.model.kinds import NAMED_PHASES, PHASES
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.schema import OPERATION, conform
@@ -40,26 +42,22 @@ class NameCache:
         self._most = most
         self._key = key
         self._look_up = look_up
-        self._known: pl.DataFrame | None = None
+        self._known: list[pl.DataFrame] = []
+        self._places: dict[tuple[object, ...], int] = {}  # of the keys among the known
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The keys of a frame, row by row, with their meanings."""
-        keys, known = frame[self._key], self._known
-        if known is None:
-            known = self._looked_up(keys)
-        joined = self._joined(keys, known)
-        if joined["known"].has_nulls():
-            fresh = keys.filter(joined["known"].is_null())
-            known = pl.concat([known, self._looked_up(fresh)])
-            joined = self._joined(keys, known)
-        self._known = known if known.height <= self._most else None
-        return joined[[name for name in joined.columns if name != "known"]]
-
-    def _looked_up(self, names: pl.DataFrame) -> pl.DataFrame:
-        return self._look_up(names.unique(maintain_order=True)).with_columns(known=True)
-
-    def _joined(self, names: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-        return names.join(known, on=self._key, how="left", nulls_equal=True, maintain_order="left")
+        rows, places = [*frame[self._key].iter_rows()], self._places
+        fresh = [each for each in dict.fromkeys(rows) if each not in places]
+        if fresh or not self._known:
+            asked = pl.DataFrame(fresh, frame[self._key].schema, orient="row")
+            self._known = [pl.concat([*self._known, self._look_up(asked)])]
+            keys = self._known[0][self._key][len(places) :]
+            places.update((each, nth) for nth, each in enumerate(keys.iter_rows(), len(places)))
+        meant = taken(self._known[0], np.array([places[each] for each in rows], np.uint32))
+        if len(places) > self._most:
+            self._known, self._places = [], {}
+        return meant
 
 
 OPERATORS = ("operator", "backward operator")

@@ -10,14 +10,15 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.arrays import known_or, rows_of
+from rankscope.model.arrays import codes, filled, known_or, places, rows_of, taken
 from rankscope.model.device_work import DeviceClock, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.intervals import in_order
 from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, OPERATION, conform, empty, ordered
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
+from rankscope.sources.conventions.vocabulary import NameCache
 from rankscope.sources.device_faults import LATE_NS, moved_by, wrong_clocks
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
@@ -149,7 +150,7 @@ class _StreamedWork:
     @property
     def whole(self) -> pl.DataFrame:
         """All of it, in memory."""
-        return pl.concat(self.parts())
+        return stacked(self.parts())
 
     @property
     def kinds(self) -> pl.DataFrame:
@@ -216,7 +217,7 @@ class _StreamedWork:
                 yield moved_by(work, self._moved)
                 continue
             whole = moved_by(with_series(work, part["correlationId"]), self._moved)
-            self._launches.record(whole.select("process", "correlationId"))
+            self._launches.record(whole[["process", "correlationId"]])
             yield whole.drop("correlationId")
         self._all_read = True
 
@@ -265,11 +266,11 @@ class _StreamedWork:
             broken += piece.height - whole.height
             if whole.height:
                 kinds.append(_kinds(whole, table))
-                self._names.learn(kinds[-1].select("id", "full"))
+                self._names.learn(kinds[-1][["id", "full"]])
                 places.append((table, number, whole.height, whole["start"].min()))
                 yield self._narrow(whole, table)
         spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
-        self._seen = _Survey(pl.concat(kinds), spread, broken)
+        self._seen = _Survey(stacked(kinds), spread, broken)
 
     def _narrow(self, whole: pl.DataFrame, table: str) -> pl.DataFrame:
         """Columns of DEVICE_WORK and the correlation, in the smallest types that hold them."""
@@ -305,18 +306,16 @@ class _Names:
 
     def learn(self, ids: pl.DataFrame) -> None:
         """Make some names available: `id` of the short, `full` of the whole name."""
-        if all(each.null_count() == len(each) for each in ids):  # copies have no names
-            return
-        distinct = ids.unique()
-        known = {*self._known[["id", "full"]].iter_rows()}
+        known = {*self._known[["id", "full"]].iter_rows(), (None, None)}  # copies have no names
+        distinct = taken(ids, places(codes(ids))[1])
         unknown = rows_of(distinct, np.array([each not in known for each in distinct.iter_rows()]))
         if unknown.is_empty():
             return
-        texts = {"name": self._pool.of(unknown["id"]), "full": self._pool.of(unknown["full"])}
-        named = pl.DataFrame(texts).with_columns(short_name())
+        short = _SHORT.of(framed({"name": self._pool.of(unknown["id"])}))["short"]
+        named = framed({"name": short, "full": self._pool.of(unknown["full"])})
         operation = self._words.operations(named)["operation"]
         fresh = with_series(unknown, named["name"].cast(KNOWN["name"]), operation)
-        self._known = learnt = pl.concat([self._known, fresh])
+        self._known = learnt = stacked([self._known, fresh])
         self._names = self._pool.of_values(learnt["id"], learnt["name"])
         self._operations = self._pool.of_values(learnt["full"], learnt["operation"])
 
@@ -327,6 +326,10 @@ class _Names:
     def operations(self, full: pl.Series) -> pl.Series:
         """OPERATION of kernels by the ids of their whole names; null for computation."""
         return self._operations.of(full)
+
+
+_SHORT = NameCache(["name"], lambda names: names.with_columns(short_name().alias("short")))
+"""Short names of kernels."""
 
 
 def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Piece]:
@@ -417,39 +420,31 @@ def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
     rows = with_series(whole[["end", *OWNERS]], *_ids(whole))
     grouped = rows.group_by(pl.exclude("end")).agg(pl.col("end").max())
-    return grouped.select(
-        "id",
-        "full",
-        process=pl.col("globalPid") // PROCESS,
-        device="deviceId",
-        kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
-        end="end",
-    )
+    process, kind = pl.col("globalPid") // PROCESS, pl.lit(DEVICE_TABLES[table])
+    owned = grouped.with_columns(process=process, device="deviceId", kind=kind)
+    return conform(owned, KINDS, drop_others=True)
 
 
 def _ids(rows: pl.DataFrame) -> pl.DataFrame:
     """`id` of the short name and `full` of the whole name; where one is missing, the other."""
-    ids = rows[NAMES]
-    if any(each.has_nulls() for each in ids):
-        ids = ids.select(pl.coalesce(NAMES), full=pl.coalesce(reversed(NAMES)))
-    return framed(dict(zip(("id", "full"), ids, strict=True)))
+    short, whole = (rows[name] for name in NAMES)
+    return framed({"id": known_or(short, whole), "full": known_or(whole, short)})
 
 
 def _operations(whole: pl.DataFrame, ids: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
     """The columns of DEVICE_WORK that valid rows have themselves, and their correlation."""
     kind = DEVICE_TABLES[table]
-    return whole.select(
-        "start",
-        "end",
-        "correlationId",
-        "bytes",
-        name=names.of(ids["id"]),
-        operation=names.operations(ids["full"]),
-        process=pl.col("globalPid") // PROCESS,
-        kind=pl.lit(kind, DEVICE_WORK["kind"]),
-        device="deviceId",
-        context=pl.col("contextId").fill_null(0).cast(pl.UInt32, wrap_numerical=True),
-        stream=pl.col("streamId").cast(pl.UInt32, wrap_numerical=True),
-        graph=(pl.col("graphNodeId").fill_null(0) != 0) | (kind == "graph"),
-        grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
+    return framed(
+        {
+            **{name: whole[name] for name in ("start", "end", "correlationId", "bytes")},
+            "name": names.of(ids["id"]),
+            "operation": names.operations(ids["full"]),
+            "process": whole["globalPid"].to_numpy() // PROCESS,
+            "kind": pl.Series([kind], dtype=DEVICE_WORK["kind"]).new_from_index(0, whole.height),
+            "device": whole["deviceId"],
+            "context": filled(whole["contextId"], 0).astype(np.uint32),
+            "stream": whole["streamId"].to_numpy().astype(np.uint32),
+            "graph": (filled(whole["graphNodeId"], 0) != 0) | (kind == "graph"),
+            "grid": whole["gridX"] * whole["gridY"] * whole["gridZ"],
+        }
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from rankscope.model.frames import stacked
 from rankscope.model.host_events import FILE_USES, Calls, HostEvents, Spans, Switches, ThreadEvents
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.nsys.common import PROCESS, Strings, without_nulls
@@ -47,7 +48,7 @@ def switches(file: Columns, spans: Spans) -> dict[int, Switches]:
     by_thread = {}
     for thread, parts in kept.items():
         first = [before[thread]] if thread in before else []
-        rows = pl.concat([*first, *parts])
+        rows = stacked([*first, *parts])
         parts.clear()
         if rows.is_empty():
             continue
@@ -84,7 +85,7 @@ def file_uses(file: Columns, pool: Strings, spans: Spans) -> dict[int, pl.DataFr
     names = opened.unique("fileAccessId", keep="first").select(
         "fileAccessId", file=pl.col("filePath").str.extract(BASE_NAME)
     )
-    return {thread: _named(pl.concat(parts), names, pool) for thread, parts in kept.items()}
+    return {thread: _named(stacked(parts), names, pool) for thread, parts in kept.items()}
 
 
 def _named(rows: pl.DataFrame, names: pl.DataFrame, pool: Strings) -> pl.DataFrame:

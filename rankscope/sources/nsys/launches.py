@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from rankscope.model.arrays import codes, filled, places, taken
 from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.events import BoundedBuffer
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import waits_from
+from rankscope.sources.conventions.vocabulary import NameCache
 from rankscope.sources.device_faults import captures, launches_kernel, outside_captures
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Strings, without_nulls
 from rankscope.util.numbers import NEVER
@@ -152,8 +153,8 @@ class Launches:
                 all_of.setdefault(process, []).append(calls)
             if self.count > file.limits.launches:
                 all_of.clear()
-        self.sync_calls = pl.concat(waiting)  # SYNC_CALLS
-        self.captures = pl.concat(capturing)  # CAPTURES
+        self.sync_calls = stacked(waiting)  # SYNC_CALLS
+        self.captures = stacked(capturing)  # CAPTURES
         self._kernels = {process: _Kernels(parts) for process, parts in kernels.items()}
         self.of_kernels = sum(part.size for parts in kernels.values() for part in parts)
         self.pieces = few.parts  # COLUMNS and NAMED of all calls; None where they are many
@@ -241,11 +242,8 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
         SYNC_CALLS and CAPTURES among them, and whether each launches a kernel.
     """
     place, first = places(codes(calls[["nameId"]]))
-    named = framed({"name": pool.of(taken(calls["nameId"], first))})
-    by_name = named.select(
-        captures=captures(), launches=launches_kernel(), waits_from=waits_from().fill_null(NEVER)
-    )
-    capturing, launching, least = (each.to_numpy()[place] for each in by_name)
+    by_name = _API_CALLS.of(framed({"name": pool.of(taken(calls["nameId"], first))}))
+    _, capturing, launching, least = (each.to_numpy()[place] for each in by_name)
     owner, start = calls["globalTid"].to_numpy(), calls["start"].to_numpy()
     end = filled(calls["end"], calls["start"] - 1)
     process = owner >> PROCESS_BITS
@@ -253,6 +251,15 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
     captured = with_series(owned[["process", "start"]], pl.Series("captures", capturing))
     waited, kept = np.flatnonzero(end - start >= least), np.flatnonzero(capturing)
     return taken(owned, waited), taken(captured, kept), launching
+
+
+_API_CALLS = NameCache(
+    ["name"],
+    lambda names: names.with_columns(
+        captures=captures(), launches=launches_kernel(), waits_from=waits_from().fill_null(NEVER)
+    ),
+)
+"""What API calls do, by their names."""
 
 
 def _launching(calls: pl.DataFrame, flags: Flags) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import reduce
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ from msgspec import Struct
 from rankscope.errors import UnreadableReport
 from rankscope.model.arrays import filled, holds, is_null, known_or, rows_of
 from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import GLOO, MOMENTS, OPERATORS, RANGES, SIGNATURES, conform, empty
 from rankscope.sources.columns.request import Columns
@@ -91,7 +92,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         ranges = survey.add(nth, piece, broken)
         few.add(ranges)
         kept.add(ranges)
-    created = pl.concat(survey.domains)
+    created = stacked(survey.domains)
 
     def read() -> Iterator[pl.DataFrame]:
         if kept.parts is not None:
@@ -108,14 +109,14 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
 
     held = None
     if few.parts is not None:
-        held = InMemoryEvents(pl.concat(_moments(part, survey.payloads) for part in few.parts))
+        held = InMemoryEvents(stacked(_moments(part, survey.payloads) for part in few.parts))
     return Nvtx(
         ranges=Ranges(
             StreamedEvents(read) if held is None or few.sifted else held,
             _named_domains(survey.final_names(), created),
             of_note=held,
         ),
-        thread_names=pl.concat(survey.thread_names),
+        thread_names=stacked(survey.thread_names),
         of_nccl=survey.described(),
         nccl_domains=created["domainId"].filter(created["domain"] == "NCCL"),
         events=survey.events,
@@ -160,8 +161,8 @@ class _Survey:
         ranges = rows_of(piece, ended & np.isin(piece["eventType"].to_numpy(), RANGE_TYPES))
         full = sum(border <= nth for border in self._full)
         if full and self._words is not None:
-            text = ranges.select(without_suffix(pl.col("text"))).to_series()
-            ranges = ranges.with_columns(text=_lumped(text, self._words, full))
+            text = _lumped(without_suffix(ranges["text"]), self._words, full)
+            ranges = with_series(ranges, text.alias("text"))
         return with_series(ranges, self._signatures.of(ranges).alias("signature"))
 
     def of_note(self, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -188,11 +189,9 @@ class _Survey:
 
     def described(self) -> pl.DataFrame:
         """CALLS, empty if no payload describes any of them and none sends."""
-        calls = pl.concat(self._calls)
-        tells = (
-            pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
-        ) | (pl.col("name") == "ncclSend")
-        return calls if calls.select(tells.any()).item() else calls.clear()
+        calls = stacked(self._calls)
+        size = known_or(calls["binaryData"].bin.size(), calls["json"].str.len_bytes())
+        return calls if (size > 0).any() or "ncclSend" in calls["name"] else calls.clear()
 
     def _take_names(self, events: pl.DataFrame) -> None:
         """Add the names that events give to threads and domains."""
@@ -201,21 +200,21 @@ class _Survey:
             if own.any():
                 named = rows_of(events, own)
                 text = known_or(named["text"], self._pool.of(named["textId"]))
-                process = (named["globalTid"] // PROCESS).alias("process")
+                process = pl.Series("process", named["globalTid"].to_numpy() // PROCESS)
                 whole = with_series(named, text, text.alias("domain"), process)
                 kept.append(whole[kept[0].columns])
 
     def _take_signatures(self) -> None:
         """Add the names of new signatures."""
         fresh = self._signatures.known(self.names.height)
-        by_number = without_suffix(pl.lit(self._pool.of(fresh["textId"])))
-        names = fresh.select(
-            process=pl.col("globalTid") // PROCESS,
-            thread="globalTid",
-            domainId="domainId",
-            name=pl.coalesce("text", by_number, pl.lit("")),
-        )
-        self.names = pl.concat([self.names, names])
+        by_number = without_suffix(self._pool.of(fresh["textId"]))
+        names = {
+            "process": fresh["globalTid"].to_numpy() // PROCESS,
+            "thread": fresh["globalTid"],
+            "domainId": fresh["domainId"],
+            "name": known_or(known_or(fresh["text"], by_number), ""),
+        }
+        self.names = stacked([self.names, framed(names)])
 
     def _take_calls(self, ranges: pl.DataFrame) -> None:
         """Add ranges named like functions of NCCL."""
@@ -238,9 +237,11 @@ def _lumped(names: pl.Series, words: Vocabulary, full: int) -> pl.Series:
 
 def _moments(ranges: pl.DataFrame, payloads: list[str]) -> pl.DataFrame:
     """MOMENTS of ranges; `payloads`: the columns that have values."""
-    values = [pl.col(name) for name in _present(ranges) if name in payloads]
-    payload = pl.coalesce(*values, pl.lit(None, pl.Int64))
-    return conform(ranges.with_columns(payload=payload), MOMENTS, drop_others=True)
+    values = (ranges[name] for name in _present(ranges) if name in payloads)
+    unknown = pl.Series("payload", [None], pl.Int64).new_from_index(0, ranges.height)
+    return conform(
+        with_series(ranges, reduce(known_or, values, unknown)), MOMENTS, drop_others=True
+    )
 
 
 def _present(events: pl.DataFrame) -> list[str]:

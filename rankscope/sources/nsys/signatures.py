@@ -8,7 +8,8 @@ from itertools import islice
 
 import polars as pl
 
-from rankscope.model.arrays import codes, numbered, taken
+from rankscope.model.arrays import codes, holds, known_if, numbered, taken
+from rankscope.model.frames import with_series
 
 DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
 """Fields that emit_nvtx appends to a name: `, seq = 1`, and so on."""
@@ -37,8 +38,9 @@ class Signatures:
         if keys["text"].head(FIRST_ROWS).str.contains_any(MARKS).any():  # some have DETAILS
             keys = _cut_early(keys)
         place, rows = numbered(codes(keys))
-        text = without_suffix(pl.col("text"))
-        distinct = taken(keys, rows).with_columns(pl.when(text != "").then(text))
+        distinct = taken(keys, rows)
+        text = without_suffix(distinct["text"])
+        distinct = with_series(distinct, known_if(text, holds(text != "")))
         numbers = self._numbers
         number = [numbers.setdefault(each, len(numbers)) for each in distinct.iter_rows()]
         return taken(pl.Series(number, dtype=pl.UInt32), place)
@@ -57,6 +59,6 @@ def _cut_early(keys: pl.DataFrame) -> pl.DataFrame:
     return keys.with_columns(before.cast(pl.String))
 
 
-def without_suffix(text: pl.Expr) -> pl.Expr:
+def without_suffix(text: pl.Series) -> pl.Series:
     """Texts without DETAILS."""
     return text.str.replace(rf", ({'|'.join(DETAILS)}) = .*$", "")

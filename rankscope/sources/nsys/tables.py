@@ -13,7 +13,7 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.events import Events, InMemoryEvents, StreamedEvents
-from rankscope.model.frames import framed, with_series
+from rankscope.model.frames import framed, stacked, with_series
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Loss, Trace
@@ -97,16 +97,16 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
 
 def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
     """Ranges together with RANGES of other tables, outer ranges first if they are in memory."""
-    more = Ranges.of(pl.concat([empty(RANGES), *tables]))
+    more = Ranges.of(stacked([empty(RANGES), *tables]))
     others = more.moments.whole
     others = with_series(others, others["signature"] + ranges.signatures.height)
     held = None
     if ranges.of_note is not None:
-        held = InMemoryEvents(_outer_first(pl.concat([ranges.of_note.whole, others])))
+        held = InMemoryEvents(_outer_first(stacked([ranges.of_note.whole, others])))
     together: Events = StreamedEvents(lambda: chain(ranges.moments.parts(), [others]))
     if isinstance(ranges.moments, InMemoryEvents) and held is not None:
         together = held
-    return Ranges(together, pl.concat([ranges.signatures, more.signatures]), held)
+    return Ranges(together, stacked([ranges.signatures, more.signatures]), held)
 
 
 def _outer_first(moments: pl.DataFrame) -> pl.DataFrame:
@@ -182,7 +182,8 @@ def _pairs(file: Columns, table: str) -> dict[str, list[str]]:
     """A table of names and values: name → its values in their order."""
     if not file.has(table, "name", "value"):
         return {}
-    return grouped(file.read(table, [], ["name", "value"]).drop_nulls().iter_rows())
+    pairs = file.read(table, [], ["name", "value"]).iter_rows()
+    return grouped(pair for pair in pairs if None not in pair)
 
 
 def _single(file: Columns, table: str, column: str) -> int | None:
@@ -222,7 +223,7 @@ def _thread_names(file: Columns, nvtx: Nvtx, pool: Strings) -> pl.DataFrame:
         return nvtx.thread_names
     system = file.read("ThreadNames", ["globalTid", "nameId"])
     named = framed({"globalTid": system["globalTid"], "text": pool.of(system["nameId"])})
-    return pl.concat([nvtx.thread_names, named])
+    return stacked([nvtx.thread_names, named])
 
 
 def _numbers(names: pl.DataFrame, pattern: str) -> dict[int, int]:
