@@ -466,7 +466,6 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
     hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in wide["rank"].unique()}
     given: dict[str, Any] = {
         "run": run, "known": excess_of(wide, metric), "hosts": hosts,
-        "selected": (*wide["iteration"].unique(),),
         "role_of": dict(wide.select("rank", "role").unique().iter_rows()),
         "spent_ns": wide["iteration_ns"].sum() // ranks,
         "tables": lambda _: lambda *_: None,

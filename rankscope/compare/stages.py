@@ -237,9 +237,10 @@ def _prices(
         played = replay.service(instances.height)
         sends = instances.select(pl.col("operation").cast(pl.String) == POINT_TO_POINT).to_series()
         service = np.where(sends.to_numpy() & np.isnan(played), service, played)
-    slow = slow_transfers(instances, service, inputs.selected, groups, inputs.hosts)
+    numbers = comparison.selection.numbers
+    slow = slow_transfers(instances, service, numbers, groups, inputs.hosts)
     if slow is not None and comparison.matching.summary.calls > MOST_CALLS:
-        seen = np.isin(inputs.selected, instances["iteration"].unique())
+        seen = np.isin(numbers, instances["iteration"].unique())
         slow = replace(slow, most=np.where(seen, slow.most, slow.most[seen].mean()))
     return Prices(inputs.excess, replay, slow)
 
@@ -249,7 +250,7 @@ def _judged(
 ) -> Comparison:
     """Who is slow, and what a fix would save."""
     summary = comparison._summary
-    if prices is None or not prices.played or summary is None or until < Stage.WHAT_IF:
+    if prices is None or not prices.played.any() or summary is None or until < Stage.WHAT_IF:
         return replace(comparison, _verdict=judge(inputs, prices))
     with ThreadPoolExecutor(1) as pool:
         others = pool.submit(whatever_the_verdict, inputs, prices)

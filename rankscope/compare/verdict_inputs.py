@@ -74,7 +74,6 @@ def verdict_inputs(
             keep_time=keep_time(far, clocks),
             began=_began(comparison, rows),
         ),
-        selected=numbers,
         spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),
         role_of=dict.fromkeys(comparison.roles.of, ALL)
         if comparison.roles.own

@@ -182,13 +182,11 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         metric: `work`, or a phase where work is unknown.
     """
     phases = tuple(PHASES) if metric == "work" else (metric,)
-    who = wide.select(pl.col("rank", "role", "^host$")).unique("rank")
-    role_of = dict(who.select("rank", "role").iter_rows())
-    ranks = np.array(sorted(role_of), dtype=np.int64)
-    names = tuple(sorted({*role_of.values()}))
-    roles = np.array([names.index(role_of[rank]) for rank in ranks.tolist()], dtype=np.int64)
-    host_of = dict(who.select("rank", "host").iter_rows()) if "host" in who.columns else {}
-    hosts = [host_of.get(rank) or f"\0{rank}" for rank in ranks.tolist()]
+    who = wide.select(pl.col("rank", "role", "^host$")).unique("rank").sort("rank")
+    ranks = who["rank"].to_numpy().astype(np.int64)
+    names, roles = np.unique(who["role"].to_list(), return_inverse=True)
+    known = who["host"] if "host" in who.columns else [None] * len(who)
+    hosts = [host or f"\0{rank}" for rank, host in zip(ranks.tolist(), known, strict=True)]
     numbers = wide["iteration"].unique().sort().to_numpy().astype(np.int64)
     row = np.searchsorted(ranks, wide["rank"].to_numpy())
     column = np.searchsorted(numbers, wide["iteration"].to_numpy())
@@ -216,7 +214,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         numbers=numbers,
         roles=roles,
         hosts=np.unique(hosts, return_inverse=True)[1],
-        role_names=names,
+        role_names=(*names.tolist(),),
         phases=phases,
         total=value - usual - ahead,
         by_phase=_less(by_phase, ahead, phases),

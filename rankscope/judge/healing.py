@@ -61,7 +61,7 @@ class Prices:
         replay, excess = self._replay, self._excess
         if replay is None:
             return "the run cannot be replayed"
-        if replay.unsure_ns >= MUCH * np.nansum(excess.lengths[self._is_played]):
+        if replay.unsure_ns >= MUCH * np.nansum(excess.lengths[self.played]):
             return "ranks that broadcast or send may also wait for earlier calls of others"
         once = replay.size <= replay.rows.height
         if not once and replay.compared.mean() < MOST:
@@ -69,15 +69,10 @@ class Prices:
         return None
 
     @property
-    def _is_played(self) -> Flags:
-        """Which of the iterations are replayed."""
+    def played(self) -> Flags:
+        """Which of the iterations are replayed: none without a replay."""
         played = () if self._replay is None else self._replay.iterations
         return np.isin(self._excess.numbers, played)
-
-    @property
-    def played(self) -> int:
-        """How many of the iterations are replayed; 0 without a replay."""
-        return int(self._is_played.sum())
 
     def of(self, healed: Iterable[Floats], transfers: Iterable[bool] = repeat(False)) -> list[int]:
         """The gain of each healing.
@@ -90,7 +85,7 @@ class Prices:
         if replay is None:
             pairs = zip(healed, transfers, strict=False)
             return [int((self._faster(each) + self._sooner * with_).sum()) for each, with_ in pairs]
-        played = self._is_played
+        played = self.played
         changes, scales, most = [], [], []
         for each, usual in zip(healed, transfers, strict=False):
             work = replay.placed(excess.ranks, excess.numbers, each.sum(axis=2))

@@ -46,7 +46,7 @@ def hidden_wait(inputs: VerdictInputs, *, blind: bool = False) -> tuple[str, str
     activities = inputs.named_work()
     if activities is None:
         return None
-    count = max(len(inputs.selected), 1)
+    count = max(inputs.run.iterations, 1)
     sizes = Counter(inputs.role_of.values())
     work = _labelled(activities, inputs.role_of, sizes)
     sums = work.group_by("role", "rank", "label").agg(pl.col("total_ns").sum() / count)

@@ -52,10 +52,8 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     run: RunSummary
     known: Excess | None
     """The excess of every rank over its role; None where no metric can be judged."""
-    selected: tuple[int, ...]
-    """The selected iterations."""
     spent_ns: int
-    """Their time, the mean over ranks."""
+    """The time of the selected iterations, the mean over ranks."""
     role_of: dict[int, str]
     """rank → role."""
     hosts: dict[int, str | None]

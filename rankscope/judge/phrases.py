@@ -62,7 +62,7 @@ def when(verdict: Verdict | Also, count: int, *, of_captures: bool, exactly: boo
         short, which = f"in every {ordinal(verdict.period)} iteration", listed(hits)
     elif len(hits) == count:  # usually, but not in each of them
         if count == 1:
-            return in_this(of_captures)
+            return f"in this {'capture' if of_captures else 'step'}"
         return f"over all {counted(count, 'iteration')}" if count > 2 else "in both iterations"
     else:
         short = f"in {len(hits):,} of {counted(count, 'iteration')}"
@@ -72,11 +72,6 @@ def when(verdict: Verdict | Also, count: int, *, of_captures: bool, exactly: boo
         elif verdict.kind is VerdictKind.TRANSIENT:
             which = listed(hits)
     return f"{short} ({which})" if which and exactly else short
-
-
-def in_this(of_captures: bool) -> str:
-    """`in this step`, or `in this capture` where each is one iteration."""
-    return f"in this {'capture' if of_captures else 'step'}"
 
 
 def ordinal(number: int) -> str:

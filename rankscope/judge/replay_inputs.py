@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from rankscope.judge.replay_sends import with_sends
 from rankscope.match.clocks import Aligner, aligned
-from rankscope.match.collectives import Matched
 from rankscope.match.communication import RunCalls, exposed
 from rankscope.match.communicators import ROOTED
 from rankscope.match.rank_axis import RankAxis
@@ -102,7 +101,9 @@ def replay_parts(
     if chosen and unknown.is_between(chosen[0], chosen[-1]).any():
         return None  # the time in between would be played as it was not
     took = measures.select(pl.col("iteration_ns").sum()).item()
-    if _unmatched_ns(matched, measures["iteration"]) > UNMATCHED * took:
+    is_played = pl.col("iteration").is_in(measures["iteration"].unique().implode())
+    # a replay would keep the length of these calls, also where they wait for another rank
+    if matched.lost.filter(is_played)["lasted_ns"].sum() > UNMATCHED * took:
         return None
     windows = (
         measures.drop_nulls("window_start_ns")
@@ -143,15 +144,6 @@ def _chunks(
             unsure=pl.col("rooted") & ~receives
         )
         yield RankChunk(ranks, rows, exposed(scope, ranks, iterations))
-
-
-def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
-    """The time of the calls of all ranks that belong to no instance.
-
-    A replay would keep their length, also where they wait for another rank.
-    """
-    is_played = pl.col("iteration").is_in(iterations.unique().implode())
-    return int(matched.lost.filter(is_played)["lasted_ns"].sum())
 
 
 def chunk_input(

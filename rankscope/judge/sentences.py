@@ -240,7 +240,7 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             "where iterations begin is unknown, so load is all that the host does between them, "
             "such as logging"
         )
-    played = judged.prices.played
+    played = int(judged.prices.played.sum())
     if inputs.run.missing_ranks:
         yield from _unreported(inputs)
     elif judged.why_bound is not None:

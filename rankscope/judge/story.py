@@ -37,8 +37,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     noise = noise_of(excess.share, excess.roles, excess.hosts)
     facts = _facts(excess, noise)
     rare = _rare(excess, facts)
-    traits, lead, _ = _traits(excess, noise, spans, rare)
-    rest = _without(excess, traits)
+    traits, lead, rest = _traits(excess, noise, spans, rare)
     if traits:
         facts = _facts(rest, noise)
     first = next(iter((*traits, *facts, lead)))
