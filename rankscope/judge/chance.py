@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from rankscope.judge.levels import FEW, NOISE, RARE, SHUFFLES
+from rankscope.judge.levels import ALPHA, FEW, NOISE, RARE, SHUFFLES
 from rankscope.model.intervals import Flags, Floats, Index
 
 MOST_SHUFFLED = 20_000_000
@@ -203,18 +203,17 @@ def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:
     return float((tail_sum / (gap + tail_sum)) ** (len(tail) + FEW))
 
 
-def iterations_to_settle(chance: float, level: float, count: int) -> int:
-    """About how many iterations would bring a probability down to a level, if all stays alike.
+def iterations_to_settle(chance: float, count: int) -> int:
+    """About how many iterations would bring a probability down to ALPHA, if all stays alike.
 
     0 where the chance is not rare: who leads then need not lead in more iterations. The distance
     from the mean, in standard deviations, grows with the square root of their number.
 
     Args:
         chance: of `count` iterations.
-        level: a smaller probability.
         count: of iterations.
     """
     if chance > RARE:
         return 0
-    now, wanted = (NormalDist().inv_cdf(1 - max(each, 1e-9)) for each in (chance, level))
+    now, wanted = (NormalDist().inv_cdf(1 - max(each, 1e-9)) for each in (chance, ALPHA))
     return max(count + 1, int(np.ceil(count * (wanted / now) ** 2)))

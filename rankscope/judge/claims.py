@@ -92,11 +92,6 @@ class Story(Struct, frozen=True):
     loaders_bind: bool = False
     second: Slow | None = None
 
-    @property
-    def event(self) -> float:
-        """The share of an iteration from which on an excess is an event."""
-        return event_of(self.noise)
-
 
 def differing(noise: float) -> float:
     """The share of an iteration up to which ranks differ by noise or by nature."""

@@ -54,11 +54,6 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         return np.asarray(np.fmax.reduce(self.length, axis=0))
 
     @property
-    def total_ns(self) -> int:
-        """The time of all iterations."""
-        return int(np.nansum(self.lengths))
-
-    @property
     def share(self) -> Floats:
         """`total` as a share of `unit`; 0 where unknown."""
         return np.nan_to_num(self.total / self.unit)

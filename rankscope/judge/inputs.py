@@ -1,7 +1,7 @@
 """The input of a verdict, before anything is priced."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -117,21 +117,18 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
             healed[own] *= 1.0 - np.fmin(kept, 1.0)[:, :, None]
         return healed
 
-    def _habit(self, claim: Slow, role: int) -> Floats:
-        """The excess of the median peer of a claim's ranks in a role, ascending, ns."""
-        if (claim, role) not in self._habits:
-            excess = self.excess
-            peers = (excess.roles == role) & ~np.isin(excess.ranks, claim.ranks)
-            when = np.isin(excess.numbers, claim.pattern.iterations)
-            amounts = np.sort(excess.over[np.ix_(peers, when)].sum(axis=2), axis=1)
-            self._habits[claim, role] = (
-                lower_medians(amounts)[0] if peers.any() else np.zeros(when.sum())
-            )
-        return self._habits[claim, role]
-
     @cached_property
-    def _habits(self) -> dict[tuple[Slow, int], Floats]:
-        return {}
+    def _habit(self) -> Callable[[Slow, int], Floats]:
+        """The excess of the median peer of a claim's ranks in a role, ascending, ns."""
+
+        @cache
+        def habit(claim: Slow, role: int) -> Floats:
+            peers = (self.excess.roles == role) & ~np.isin(self.excess.ranks, claim.ranks)
+            when = np.isin(self.excess.numbers, claim.pattern.iterations)
+            amounts = np.sort(self.excess.over[np.ix_(peers, when)].sum(axis=2), axis=1)
+            return lower_medians(amounts)[0] if peers.any() else np.zeros(when.sum())
+
+        return habit
 
     @cached_property
     def flags(self) -> pl.DataFrame:
@@ -146,7 +143,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     @property
     def total_ns(self) -> int:
         """The time of the selected iterations: the sum of the longest role's median iterations."""
-        return self.excess.total_ns
+        return int(np.nansum(self.excess.lengths))
 
     def extent(self, claim: Slow) -> tuple[Floats, str | None, float | None]:
         """The excess of each rank in each iteration of a claim, ns; its main phase, and its share.

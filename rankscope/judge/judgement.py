@@ -13,7 +13,7 @@ import polars as pl
 from msgspec import Struct
 
 from rankscope.judge.causes.more_work import more_work
-from rankscope.judge.claims import Slow
+from rankscope.judge.claims import Slow, event_of
 from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import FEW, HALF, LEAST_GAIN, MOST, MUCH
@@ -230,7 +230,7 @@ def holders(inputs: VerdictInputs, amount: Floats) -> list[tuple[int, list[int]]
     sums = np.bincount(slowest, cost, len(amount))
     order = np.argsort(-sums, kind="stable")
     enough = int(np.searchsorted(np.cumsum(sums[order]), MOST * sums.sum())) + 1
-    hit = cost > inputs.story.event * excess.lengths
+    hit = cost > event_of(inputs.story.noise) * excess.lengths
     return [
         (int(excess.ranks[row]), excess.numbers[hit & (slowest == row)].tolist())
         for row in order[:enough]

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
+from rankscope.judge.excess import Excess
 from rankscope.judge.levels import FEW, MUCH
 from rankscope.judge.timing import quick_part
-from rankscope.model.intervals import Floats, Index
+from rankscope.model.intervals import Floats
 from rankscope.util.numbers import ROBUST
 
 
@@ -21,17 +22,13 @@ def _around(values: Floats) -> Floats:
     return values - (middle if first.all() else np.where(first, middle, np.median(values[~first])))
 
 
-def noise_of(share: Floats, roles: Index, hosts: Index) -> float:
+def noise_of(excess: Excess) -> float:
     """How far a rank usually wanders around its own median, as a share of the iteration.
 
-    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992).
-
-    Args:
-        share: rank by iteration, as shares of the iteration.
-        roles: of the ranks.
-        hosts: of the ranks. What those of a host have in common is noise, too.
+    What ranks of a host have in common is noise, too. The median deviation of few values is low
+    (Croux, Rousseeuw, Comput. Stat. 1992).
     """
-    spread = []
+    spread, share, roles, hosts = [], excess.share, excess.roles, excess.hosts
     for role in np.unique(roles):
         of_role = share[roles == role]
         if len(of_role) < 2:

@@ -24,6 +24,7 @@ from rankscope.judge.replay_inputs import (
 from rankscope.judge.replay_rooted import Rooted, RootedCalls, with_rooted
 from rankscope.match.clocks import Aligner
 from rankscope.model.intervals import Flags, Floats
+from rankscope.util.numbers import NEVER
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10
@@ -31,9 +32,6 @@ MOST_PASSES = 10
 
 MOST_TOGETHER = 4_000_000
 """Calls that are played at once, summed over healings; at least one healing is played."""
-
-NEVER = np.iinfo(np.int64).min
-"""Placeholder for a moment before all others."""
 
 
 class Healing(NamedTuple):
@@ -216,7 +214,7 @@ class Replay:
         self._groups = int(group.max(initial=-1)) + 1
         self._rooted = RootedCalls(run, calls, done) if rooted.any() else None
         # what an instance takes once its last member and its predecessor are there
-        through = np.full(self._groups, NEVER)
+        through = np.full(self._groups, -NEVER)
         self._service = np.full(count, np.nan)
         self._steps: list[Step] = []
         steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
@@ -226,7 +224,7 @@ class Replay:
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
             self._service[which] = np.maximum(done[which] - ready, 0)
-            predecessor_end = np.where(behind[which] < 0, NEVER, done[behind[which]])
+            predecessor_end = np.where(behind[which] < 0, -NEVER, done[behind[which]])
             in_queue = (ready < predecessor_end) & (predecessor_end <= done[which])
             ready = np.where(in_queue, predecessor_end, ready)
             queued = np.flatnonzero(in_queue)
@@ -410,7 +408,7 @@ def _instances(run: ReplayInput) -> tuple[Numbers, Flags, Numbers, Numbers]:
     count = int(run.instance.max(initial=-1)) + 1
     group, rooted = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
     group[run.instance], rooted[run.instance] = run.group, run.rooted
-    last, done = np.full(count, NEVER), np.where(rooted, NEVER, np.iinfo(np.int64).max)
+    last, done = np.full(count, -NEVER), np.where(rooted, -NEVER, NEVER)
     np.maximum.at(last, run.instance, run.arrived)
     np.minimum.at(done, run.instance[~run.rooted], run.ended[~run.rooted])
     np.maximum.at(done, run.instance[run.rooted], run.ended[run.rooted])

@@ -18,6 +18,7 @@ from rankscope.match.rank_axis import RankAxis
 from rankscope.match.records import Scope, Selection, all_tied
 from rankscope.match.wait_sums import rank_chunks
 from rankscope.model.intervals import Flags, Floats, length_before
+from rankscope.util.numbers import NEVER
 
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -254,7 +255,7 @@ def _freed(
     """
     # the last call that ended before each interval stopped, and the first one after it
     order = np.argsort(ends, kind="stable")
-    ordered = np.append(ends[order], np.iinfo(np.int64).max)
+    ordered = np.append(ends[order], NEVER)
     after = np.searchsorted(ordered[:-1], stops, side="right")
     before = np.maximum(after - 1, 0)
     # the former if it ended during the interval and shortly before its stop, else the latter

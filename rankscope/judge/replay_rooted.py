@@ -10,6 +10,7 @@ import numpy as np
 from rankscope.judge.replay_inputs import Numbers, ReplayInput
 from rankscope.match.waits import arrived_by
 from rankscope.model.intervals import Flags, Floats
+from rankscope.util.numbers import NEVER
 
 
 class Rooted(NamedTuple):
@@ -36,7 +37,7 @@ class RootedCalls:
         rank, groups = np.repeat(np.arange(len(run.counts)), run.counts), int(run.group.max()) + 1
         pairs, self.streams = np.unique((rank * groups + run.group)[calls], return_inverse=True)
         self.count = len(pairs)  # of all ranks with all communicators there may be millions
-        self._free = np.full(self.count, np.iinfo(np.int64).min)
+        self._free = np.full(self.count, -NEVER)
         self._arrived = run.arrived[calls]
         self._went = np.where(run.rooted, run.ended, done[run.instance])[calls]
 

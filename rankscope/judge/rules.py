@@ -11,12 +11,11 @@ from rankscope.judge import preconditions
 from rankscope.judge.causes import registry
 from rankscope.judge.causes.counters import network_words
 from rankscope.judge.chance import iterations_to_settle
-from rankscope.judge.claims import Slow
+from rankscope.judge.claims import Slow, event_of
 from rankscope.judge.healing import Prices, only
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, decide, holders
 from rankscope.judge.levels import (
-    ALPHA,
     BY_NATURE,
     FEW,
     HALF,
@@ -308,7 +307,7 @@ def rotating(judged: Judgement) -> Verdict | None:
     if leading is not None and leading.gain_ns < much < judged.everything_ns - leading.gain_ns:
         lead = story.second  # one that costs little hides nobody
     aside = "" if story.loaders_bind else _may_be_slow(judged, leading)
-    hit = slowest > story.event * excess.lengths
+    hit = slowest > event_of(story.noise) * excess.lengths
     brief = in_words(own, inputs, judged.imbalance, slowest.sum())
     # in a part of a run, events that name nobody may be of one rank
     in_part = brief and not inputs.claims and len(inputs.numbers) < story.count
@@ -395,7 +394,7 @@ def undecided(judged: Judgement) -> Verdict | None:
         more = TELL_APART if captures else MORE
         return replace(inconclusive(reason, more), gain_all_ns=judged.cost_ns)
     chance = _chance(lead)
-    settles = iterations_to_settle(chance, ALPHA, count)
+    settles = iterations_to_settle(chance, count)
     causes = registry.findings(inputs.context(lead)) if lead and settles else ()
     why = f" ({registry.findings_sentence(causes)})" if causes else ""
     hosts = whole_hosts(ranks, inputs.hosts)

@@ -34,7 +34,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         work = np.nansum(usual_of(excess.value, excess.roles), axis=1, keepdims=True)
         # as long as all work, unless only loading, a part of them, is known
         spans = (spans - usual) * np.fmax(work / np.fmax(usual.sum(axis=1, keepdims=True), 1), 1)
-    noise = noise_of(excess.share, excess.roles, excess.hosts)
+    noise = noise_of(excess)
     facts = _facts(excess, noise)
     rare = _rare(excess, facts)
     traits, lead, rest = _traits(excess, noise, spans, rare)
@@ -71,13 +71,6 @@ def _rare(excess: Excess, facts: Sequence[Slow]) -> list[Slow]:
             if np.median(share[:, ~then]) < HALF * np.median(share[:, then]):
                 rare.append(each)
     return rare
-
-
-def _without(excess: Excess, claims: Sequence[Slow]) -> Excess:
-    """The excess that the claims do not explain."""
-    for each in claims:
-        excess = excess.without(each.cells(excess))
-    return excess
 
 
 def _is_sure(trait: Slow) -> bool:
@@ -172,8 +165,7 @@ def _slowest(
     trait = _costliest_set(excess, {None: noise}, spans, rare)
     if spans is not None or (trait is not None and _is_sure(trait)):
         return trait
-    layout = excess.roles, excess.hosts
-    noises = {each: noise_of(excess.within(each).share, *layout) for each in excess.phases}
+    noises = {each: noise_of(excess.within(each)) for each in excess.phases}
     quiet: dict[str | None, float] = {p: each for p, each in noises.items() if each < HALF * noise}
     in_phase = _costliest_set(excess, quiet, None, rare)
     return in_phase if in_phase is not None and _is_sure(in_phase) else trait
@@ -191,7 +183,7 @@ def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
     hosts = excess.of_hosts
     if hosts is None:
         return []
-    noise = noise_of(hosts.share, hosts.roles, hosts.hosts)
+    noise = noise_of(hosts)
     limit = differing(noise)
     cells = [np.clip(hosts.share, -limit, limit)]  # single events hardly count
 
@@ -238,7 +230,9 @@ def _costliest_set(
 
     Rare events make no rank slow, but others may have such events as well.
     """
-    every, excess = excess, _without(excess, rare)
+    every = excess
+    for each in rare:
+        excess = excess.without(each.cells(excess))
     parts, calm = dict[str | None, Floats](), list[Floats]()
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     for phase, noise in noises.items():
@@ -449,7 +443,7 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
         rank, role, iteration, excess_ns (null where unknown), flagged, cause (phase with the
         largest excess, where flagged) and `<phase>_excess`.
     """
-    stands_out = excess.share > story.event
+    stands_out = excess.share > event_of(story.noise)
     for each in story.slow:
         stands_out |= each.cells(excess)
     row, column = np.nonzero(~np.isnan(excess.total))

@@ -72,10 +72,11 @@ def slow_transfers(
         merged=size > size.min().over("label"),
     )
 
-    def lower_median(name: str) -> pl.Expr:
+    def lower_median(name: str, where: pl.Expr) -> pl.Expr:
         """Of the ranks, each with the value of its group; of groups of one size, of the groups."""
-        value, ranks = pl.col(name).sort(), size.sort_by(name)
-        return value.filter(2 * ranks.cum_sum() >= ranks.sum()).first()
+        value, ranks = pl.col(name).filter(where), size.filter(where)
+        ranks = ranks.sort_by(value)
+        return value.sort().filter(2 * ranks.cum_sum() >= ranks.sum()).first()
 
     rows = (
         instances.with_row_index("instance")
@@ -116,20 +117,13 @@ def slow_transfers(
     rows = rows.join(took, on=each, maintain_order="left").with_columns(
         middle=pl.coalesce(*usually).over(*key, "group")
     )
-    usual, of_size = (
-        rows.drop_nulls("middle")
-        .unique([*key, "group"])
-        .group_by(like)
-        .agg(lower_median("middle").alias(name))
-        for like, name in ((key, "usual"), ([*key, "size_of_group"], "of_size"))
-    )
-    rows = rows.join(usual, on=key, maintain_order="left")
-    rows = rows.join(of_size, on=[*key, "size_of_group"], maintain_order="left")
+    once = pl.struct(*key, "group").is_first_distinct() & pl.col("middle").is_not_null()
+    usual = lower_median("middle", pl.col("once"))
+    usual, of_size = usual.over(key), usual.over(*key, "size_of_group")
     # a larger group may as well be one, which takes longer than smaller ones
-    rows = rows.with_columns(
-        usual=pl.when("merged").then(pl.max_horizontal("usual", "of_size")).otherwise("usual")
-    )
-    rows = rows.drop_nulls("usual").with_columns(pl.col("middle").fill_null(pl.col("usual")))
+    usual = pl.when("merged").then(pl.max_horizontal(usual, of_size)).otherwise(usual)
+    rows = rows.with_columns(once=once).with_columns(usual=usual).drop_nulls("usual")
+    rows = rows.with_columns(pl.col("middle").fill_null(pl.col("usual")))
     of_usual = pl.col("usual").sum().clip(1)
     # each call as much longer than it usually is there as all together
     evenly = service.sum() * (pl.col("middle") + 1) / (pl.col("middle") + 1).sum()
@@ -146,7 +140,7 @@ def slow_transfers(
         )
         .with_columns(level=pl.col("ratio").filter("quick").median().over(of_group))
         .with_columns(
-            expected=lower_median("level").over(kind).clip(1),
+            expected=lower_median("level", pl.lit(value=True)).over(kind).clip(1),
             noise=pl.max_horizontal(
                 ROBUST
                 * (pl.col("ratio") - pl.col("level")).abs().filter("quick").median().over(kind),

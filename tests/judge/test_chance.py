@@ -1,5 +1,8 @@
 """Could chance have done it: METHOD.md#verdict."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,7 +26,8 @@ def test_what_the_ranks_of_a_host_have_in_common(hosts: int, common: float) -> N
     noise = np.sqrt(common) * draw.standard_normal((hosts, 800))[on]
     noise += np.sqrt(1 - common) * draw.standard_normal((4 * hosts, 800))
     assert in_common(noise - noise.mean(axis=0), roles, on) == pytest.approx(common, abs=0.05)
-    assert noise_of(noise, roles, on) == pytest.approx(1.0, rel=0.1)
+    own: Any = SimpleNamespace(share=noise, roles=roles, hosts=on)
+    assert noise_of(own) == pytest.approx(1.0, rel=0.1)
     alone = np.arange(4 * hosts)
     assert in_common(noise, roles, alone) == in_common(noise, roles, roles) == 0.0
 
@@ -92,9 +96,9 @@ def test_values_within_the_noise_tell_nothing_of_a_tail() -> None:
 
 def test_iterations_that_would_settle_it() -> None:
     """The distance grows with the square root: half of it needs four times as many."""
-    assert iterations_to_settle(0.0992, 0.00499, 10) == 41
-    assert iterations_to_settle(0.4, 0.005, 10) == 0, "a number of 1,038 would be noise"
-    assert iterations_to_settle(1.0, 0.005, 1) == 0
+    assert iterations_to_settle(0.0992, 10) == 41
+    assert iterations_to_settle(0.4, 10) == 0, "a number of 1,038 would be noise"
+    assert iterations_to_settle(1.0, 1) == 0
 
 
 def test_levels_of_hosts_are_compared_with_those_of_hosts() -> None:

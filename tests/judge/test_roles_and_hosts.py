@@ -208,7 +208,7 @@ def test_gains_are_bounds_where_broadcasts_take_long_after_all_they_wait_for_cam
     excess = inputs_of(wide_of([(rank, i, 0.0) for rank in range(4) for i in range(4)])).excess
 
     def why(share: float) -> str | None:
-        unsure_ns = share * excess.total_ns
+        unsure_ns = share * np.nansum(excess.lengths)
         played: Any = SimpleNamespace(
             size=2, rows=pl.DataFrame({"iteration": [0]}), iterations=range(4),
             unsure_ns=unsure_ns, compared=np.ones(4),

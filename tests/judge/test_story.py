@@ -1,5 +1,8 @@
 """Who is slow beyond chance, and what is a fact: on matrices of excess with planted truth."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -593,5 +596,6 @@ def test_spans_hold_more_than_the_loading_that_alone_is_known() -> None:
 def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:
     share = np.random.default_rng(0).normal(0.0, 0.02, (6, 20))
     share[4:], own = 0.0, np.arange(6)
-    alone = noise_of(share, np.array([0, 0, 0, 0, 1, 2]), own)
-    assert alone == noise_of(share[:4], np.zeros(4, dtype=np.int64), own[:4]) > 0.0
+    alone: Any = SimpleNamespace(share=share, roles=np.array([0, 0, 0, 0, 1, 2]), hosts=own)
+    others: Any = SimpleNamespace(share=share[:4], roles=np.zeros(4), hosts=own[:4])
+    assert noise_of(alone) == noise_of(others) > 0.0
