@@ -239,9 +239,6 @@ def _prices(
         service = np.where(sends.to_numpy() & np.isnan(played), service, played)
     numbers = comparison.selection.numbers
     slow = slow_transfers(instances, service, numbers, groups, inputs.hosts)
-    if slow is not None and comparison.matching.summary.calls > MOST_CALLS:
-        seen = np.isin(numbers, instances["iteration"].unique())
-        slow = replace(slow, most=np.where(seen, slow.most, slow.most[seen].mean()))
     return Prices(inputs.excess, replay, slow)
 
 

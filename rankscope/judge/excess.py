@@ -87,26 +87,17 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         if len(self.role_names) > 1 or not FEW <= len(hosts) < len(self.ranks):
             return None
         order = np.argsort(self.hosts, kind="stable")
-        begins, size = np.cumsum(count) - count, count[:, None]
+        begins = np.cumsum(count) - count
 
         def mean(values: Floats) -> Floats:
-            per = size if values.ndim == 2 else size[:, :, None]
-            return np.asarray(np.add.reduceat(values[order], begins, axis=0) / per)
+            return np.asarray((np.add.reduceat(values[order], begins, axis=0).T / count).T)
 
-        return replace(
-            self,
-            ranks=hosts,
-            roles=self.roles[first],
-            hosts=hosts,
-            total=mean(self.total),
-            by_phase=mean(self.by_phase),
-            value=mean(self.value),
-            spent=mean(self.spent),
-            length=self.length[first],
-            unit=self.unit[first],
-            need=self.need[first],
-            usual_need=self.usual_need[first],
-        )
+        means = {
+            each: mean(getattr(self, each)) for each in ("total", "by_phase", "value", "spent")
+        }
+        alike = ("roles", "length", "unit", "need", "usual_need")
+        firsts = {each: getattr(self, each)[first] for each in alike}
+        return replace(self, ranks=hosts, hosts=hosts, **means, **firsts)
 
     def without(self, cells: Flags) -> Excess:
         """The same with no excess of some ranks in some iterations."""

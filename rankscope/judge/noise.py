@@ -7,19 +7,7 @@ import numpy as np
 from rankscope.judge.excess import Excess
 from rankscope.judge.levels import FEW, MUCH
 from rankscope.judge.timing import quick_part
-from rankscope.model.intervals import Floats
 from rankscope.util.numbers import ROBUST
-
-
-def _around(values: Floats) -> Floats:
-    """Values around their median; of two parts, around that of the part, if they change for good.
-
-    Args:
-        values: of successive iterations, as shares of the iteration.
-    """
-    first = quick_part(1 + values)
-    middle = np.median(values[first])
-    return values - (middle if first.all() else np.where(first, middle, np.median(values[~first])))
 
 
 def noise_of(excess: Excess) -> float:
@@ -43,8 +31,11 @@ def noise_of(excess: Excess) -> float:
         if count >= FEW:
             # only a gap between two values can part the iterations
             parts = np.diff(np.sort(difference, axis=1)).max(axis=1) > MUCH
-            for row in np.flatnonzero(parts):
-                difference[row] = _around(difference[row])
+            for changing in np.flatnonzero(parts):
+                row = difference[changing]
+                first = quick_part(1 + row)
+                if not first.all():  # each part around its own median
+                    row[~first] += np.median(row[first]) - np.median(row[~first])
             difference -= np.median(difference, axis=1, keepdims=True)
             difference *= count / (count - 0.8)
         spread += np.median(np.abs(difference), axis=1).tolist()

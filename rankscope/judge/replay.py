@@ -89,20 +89,16 @@ class Replay:
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
-        parts: list[ReplayInput] = []
-        borders: list[pl.DataFrame] = []
 
         def prepared(chunk: RankChunk) -> tuple[ReplayInput, pl.DataFrame]:
             return chunk_input(chunk, windows.filter(pl.col("rank").is_in(chunk.ranks)), aligner)
 
-        for part, chunk_borders in threaded(prepared, chunks):
-            parts.append(part)
-            borders.append(chunk_borders)
+        parts, borders = zip(*threaded(prepared, chunks), strict=True)
         columns = [[*column] for column in zip(*parts, strict=True)]
         del parts  # there is no room for all of it twice
         run = ReplayInput(*(np.concatenate(columns.pop(0)) for _ in ReplayInput._fields))
         windows = windows.drop("begin", "end")
-        self._windows = pl.concat([windows, pl.concat(borders)], how="horizontal")
+        self._windows: pl.DataFrame = pl.concat([windows, pl.concat(borders)], how="horizontal")
         self.size = len(run.instance)
         first = np.append(windows["rank"].search_sorted(self._ranks).to_numpy(), len(windows))
         self._rows = [slice(low, high) for low, high in pairwise(first.tolist())]

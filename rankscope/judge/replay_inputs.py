@@ -125,26 +125,14 @@ def replay_parts(
     slim = with_sends(slim, shared["group"][slim["instance"]], senders, aligner)
     rooted = pl.col("operation").is_in([ROOTED]) | pl.col("group").is_in([*senders])
     shared = shared.select("group", "operation").select("group", rooted=rooted)
-    parts = _chunks(scope, chunks, slim, shared, iterations, [*senders])
-    return parts, windows, aligner
 
+    def chunk(ranks: list[int]) -> RankChunk:
+        own = slim.lazy().filter(pl.col("rank").is_in(ranks)).collect()
+        receives = pl.col("group").is_in([*senders]) & ~pl.col("sends")
+        own = own.hstack(shared[own["instance"]]).with_columns(unsure=pl.col("rooted") & ~receives)
+        return RankChunk(ranks, own, exposed(scope, ranks, iterations))
 
-def _chunks(
-    scope: Scope,
-    chunks: list[list[int]],
-    calls: pl.DataFrame,
-    shared: pl.DataFrame,
-    iterations: Collection[int] | None,
-    transfers: list[int],
-) -> Iterator[RankChunk]:
-    """The calls and the exposed communication of some ranks at a time."""
-    for ranks in chunks:
-        rows = calls.lazy().filter(pl.col("rank").is_in(ranks)).collect()
-        receives = pl.col("group").is_in(transfers) & ~pl.col("sends")
-        rows = rows.hstack(shared[rows["instance"]]).with_columns(
-            unsure=pl.col("rooted") & ~receives
-        )
-        yield RankChunk(ranks, rows, exposed(scope, ranks, iterations))
+    return map(chunk, chunks), windows, aligner
 
 
 def chunk_input(

@@ -30,8 +30,8 @@ def pattern_of(
     hits = numbers[slow]
     period = period_of(hits, numbers, hidden)
     if period is not None:
-        # less is enough where it is expected
-        fitting = (numbers % period == _remainder(hits, period)) & (amount > min(noise, usual / 2))
+        expected = numbers % period == np.bincount(hits % period).argmax()
+        fitting = expected & (amount > min(noise, usual / 2))  # less is enough where it is expected
         held, rest = amount[fitting].sum(), float(np.median(amount[~fitting]))
         if rest <= noise or held >= MOST * (held + rest * (~fitting).sum()):
             return Pattern(VerdictKind.PERIODIC, tuple(numbers[fitting].tolist()), period)
@@ -74,7 +74,7 @@ def period_of(hits: Index, numbers: Index, hidden: Flags | None = None) -> int |
     period = int(np.sort(np.diff(hits))[(len(hits) - 1) // 2])
     if period < 2:
         return None
-    remainder = _remainder(hits, period)
+    remainder = np.bincount(hits % period).argmax()
     expected = numbers % period == remainder
     expected[0] &= hits[0] == numbers[0]  # what precedes the first iteration may not be recorded
     known = np.isin(numbers, hits) | (True if hidden is None else ~hidden)
@@ -83,11 +83,6 @@ def period_of(hits: Index, numbers: Index, hidden: Flags | None = None) -> int |
     others = np.count_nonzero(~expected)
     quiet = others >= FEW and len(hits) - fitting <= (1 - MOST) * others
     return period if fits and quiet else None
-
-
-def _remainder(hits: Index, period: int) -> int:
-    values, counts = np.unique(hits % period, return_counts=True)
-    return int(values[counts.argmax()])
 
 
 def _spells(value: Floats) -> list[tuple[int, int]]:

@@ -17,11 +17,11 @@ from rankscope.util.numbers import ROBUST
 class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
 
-    `saved`: ns by instance. `most`: their sum in each selected iteration. `slow`: group, operation,
-    label, members (ranks), on_host (whether hosts carry it out), excess_ns (sum over the
-    iterations), iterations, and medians of these: per_iteration (calls), transfer_ns and usual_ns
-    (of a mean call), and sized (whether sizes are known); a row per communicator and operation,
-    most excess first.
+    `saved`: ns by instance. `most`: their sum in each selected iteration, the mean sum in those of
+    which no instance is known. `slow`: group, operation, label, members (ranks), on_host (whether
+    hosts carry it out), excess_ns (sum over the iterations), iterations, and medians of these:
+    per_iteration (calls), transfer_ns and usual_ns (of a mean call), and sized (whether sizes are
+    known); a row per communicator and operation, most excess first.
     """
 
     saved: Floats
@@ -162,9 +162,9 @@ def slow_transfers(
     saved = np.zeros(len(service_ns))
     saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
     column = np.searchsorted(numbers, slow["iteration"].to_numpy())
-    most = np.asarray(
-        np.bincount(column, slow["excess"].to_numpy(), len(numbers)), dtype=np.float64
-    )
+    most = np.bincount(column, slow["excess"].to_numpy(), len(numbers)).astype(np.float64)
+    seen = np.isin(numbers, rows["iteration"].unique())
+    most[~seen] = most[seen].mean()
     summary = (
         slow.group_by("group", "operation")
         .agg(
