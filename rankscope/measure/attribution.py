@@ -177,7 +177,7 @@ class _Survey:
         groups = with_series(work[["window", "phase"]], owner, pl.Series("talks", talks))
         start, end = (work[name].to_numpy() for name in ("start", "end"))
         self._alike.append(_with_owners(with_latest(groups, end), owners))
-        self._calls.append(rows_of(work, talks).select(CALLS))
+        self._calls.append(rows_of(work, talks).select_seq(CALLS))
         computing = ~talks & ~is_null(work["window"])
         names = rows_of(framed([work["name"], owner]), computing)
         names, totals, _ = summed(names, (end - start)[None, computing])

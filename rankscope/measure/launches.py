@@ -69,7 +69,7 @@ class LaunchSample:
         values = known_if(pl.Series(flat), flat != UNKNOWN).reshape(lengths.shape).arr.to_list()
         lists = framed({"launches": values, "kept": -(-counts // steps)})
         known = pl.when(pl.col("kept") > 0).then(pl.col("launches").list.head("kept"))
-        return lists.select(known).to_series()
+        return lists.select_seq(known).to_series()
 
 
 def signed(length: Times, clear: Flags, within: Flags) -> Numbers:

@@ -148,12 +148,9 @@ def without(numbers: Numbers, windows: pl.Series) -> Numbers:
     """
     if not windows.any():
         return numbers
-    known = ~windows.to_numpy()
-    blank = framed(
-        each if each.name in ("iteration", "clock") else known_if(each, known)
-        for each in numbers.measures
-    )
-    return Numbers(blank, numbers.exposed)
+    kept, known = ("iteration", "clock"), ~windows.to_numpy()
+    blank = (each if each.name in kept else known_if(each, known) for each in numbers.measures)
+    return Numbers(framed(blank), numbers.exposed)
 
 
 def _host_labels(segments: pl.DataFrame, waits_visible: bool) -> Codes:

@@ -8,7 +8,6 @@ from typing import Protocol
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.frames import stacked
 from rankscope.model.limits import USUAL
 
 
@@ -50,7 +49,7 @@ class StreamedEvents(Struct, frozen=True):
     @property
     def whole(self) -> pl.DataFrame:
         """All of them, read into memory."""
-        return stacked(self.parts())
+        return pl.concat(self.parts())
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """Read from the report each time."""

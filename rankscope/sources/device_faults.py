@@ -120,7 +120,7 @@ def wrong_clocks(
     """
     work = work[["process", "device", "kind", "graph", "launch", "start", "end"]]
     idle = idle_starts(work)
-    recorded = _launched_kernels(work).sum()
+    recorded = np.count_nonzero(holds(work["kind"] == "kernel") & ~is_null(work["launch"]))
     if recorded < (1 - LEAST_EARLY) * launched:
         idle = idle.clear()
     clocks = fast_clocks(idle)
@@ -213,8 +213,9 @@ def late_by(work: pl.DataFrame, idle: pl.DataFrame) -> dict[int, int]:
         idle: as `idle_starts` gives it.
     """
     late_ns: dict[int, int] = {}
+    launched = holds(work["kind"] == "kernel") & ~is_null(work["launch"])
     for process, own in _by_process(idle):
-        kernels = of_process(rows_of(work, _launched_kernels(work)), process)
+        kernels = of_process(rows_of(work, launched), process)
         by = min(
             int(np.quantile(delays.to_numpy(), LEAST_EARLY, method="lower"))
             for delays in (own["delay"], kernels["start"] - kernels["launch"])
@@ -280,11 +281,6 @@ def moved_by(work: pl.DataFrame, clocks: dict[int, DeviceClock]) -> pl.DataFrame
         work = _at_host_speed(work, clocks).with_columns(pl.col("start", "end") + shift)
         work = work.sort("start", maintain_order=True)
     return rows_of(work, possible(work))
-
-
-def _launched_kernels(work: pl.DataFrame) -> Flags:
-    """Whether each operation of DEVICE_WORK is a kernel whose launch is known."""
-    return holds(work["kind"] == "kernel") & ~is_null(work["launch"])
 
 
 def _by_process(rows: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:

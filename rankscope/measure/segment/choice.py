@@ -28,7 +28,6 @@ from rankscope.measure.segment.step_detection import (
     find_steps,
 )
 from rankscope.model.arrays import of_process
-from rankscope.model.frames import stacked
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import Trace
 from rankscope.model.schema import OPERATORS
@@ -131,7 +130,7 @@ def _steps(
     trace: Trace, named: LabelledRanges, only: list[int] | None = None
 ) -> dict[int, DetectedSteps]:
     """Process → its steps, sure or not."""
-    work = stacked(part.select(WORK_COLUMNS) for part in trace.device_work.first_look())
+    work = pl.concat(part.select(WORK_COLUMNS) for part in trace.device_work.first_look())
     processes = dict.fromkeys(_processes(named.signatures) + _processes(work))
     return {
         process: find_steps(

@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 from msgspec import Struct
 
-from rankscope.model.frames import stacked
 from rankscope.model.limits import USUAL, Limits
 
 
@@ -86,7 +85,7 @@ class Columns(ABC):
 
     def rows(self, table: str, wanted: ColumnRequest) -> pl.DataFrame:
         """The requested columns and rows."""
-        return stacked(self.chunks(table, wanted, None))
+        return pl.concat(self.chunks(table, wanted, None), rechunk=False)
 
     @abstractmethod
     def chunks(

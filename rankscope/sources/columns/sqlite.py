@@ -52,11 +52,10 @@ LAYOUTS = """
 select cast(m.name as blob) as "table", cast(c.name as blob) as "column",
     m.rootpage, c.cid, cast(coalesce(c.type, '') as blob) as declared, c.pk, c.hidden,
     c.dflt_value is not null as has_default
-from sqlite_master m, pragma_table_list(m.name) l, pragma_table_xinfo(m.name) c
-where m.type = 'table' and l.schema = 'main' and l.type = 'table' and not l.wr
-    and not exists (select 1 from pragma_index_list(m.name))
+from sqlite_master m, pragma_table_xinfo(m.name) c
+where m.type = 'table' and m.rootpage and not exists (select 1 from pragma_index_list(m.name))
 """
-"""The columns of all ordinary tables that have no index."""
+"""The columns of all tables without an index that are not virtual."""
 
 HINT = export_again("sqlite")
 
@@ -212,15 +211,12 @@ class SQLiteColumns(Columns):
         yield from self._pages.pieces(decode, self._layouts[table], wanted, chosen)
 
     def _read_layouts(self) -> dict[str, TableLayout]:
-        """Layouts of the tables that the page reader can read; none where SQLite cannot say.
+        """Layouts of the tables that the page reader can read.
 
-        An index may change the order of the rows, WITHOUT ROWID tables are stored otherwise, and
-        the values of generated columns are not stored: all these are left to SQLite.
+        An index, which a WITHOUT ROWID table has, too, may change the order of the rows, and the
+        values of generated columns are not stored: all these are left to SQLite.
         """
-        try:
-            frame = self._query(LAYOUTS)
-        except UnreadableReport:  # before SQLite 3.37, or damage that the library has to report
-            return {}
+        frame = self._query(LAYOUTS)
         texts = (strings(frame[name]) for name in ("table", "column", "declared"))
         rows = with_series(frame, *texts).iter_rows(named=True)
         columns = grouped((str(row["table"]), row) for row in rows)

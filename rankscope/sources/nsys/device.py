@@ -18,7 +18,6 @@ from rankscope.model.intervals import in_order
 from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, OPERATION, conform, empty, ordered
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import Vocabulary, short_name
-from rankscope.sources.conventions.vocabulary import NameCache
 from rankscope.sources.device_faults import LATE_NS, moved_by, wrong_clocks
 from rankscope.sources.nsys.common import PROCESS, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
@@ -311,8 +310,8 @@ class _Names:
         unknown = rows_of(distinct, np.array([each not in known for each in distinct.iter_rows()]))
         if unknown.is_empty():
             return
-        short = _SHORT.of(framed({"name": self._pool.of(unknown["id"])}))["short"]
-        named = framed({"name": short, "full": self._pool.of(unknown["full"])})
+        texts = {"name": self._pool.of(unknown["id"]), "full": self._pool.of(unknown["full"])}
+        named = framed(texts).with_columns_seq(short_name())
         operation = self._words.operations(named)["operation"]
         fresh = with_series(unknown, named["name"].cast(KNOWN["name"]), operation)
         self._known = learnt = stacked([self._known, fresh])
@@ -326,10 +325,6 @@ class _Names:
     def operations(self, full: pl.Series) -> pl.Series:
         """OPERATION of kernels by the ids of their whole names; null for computation."""
         return self._operations.of(full)
-
-
-_SHORT = NameCache(["name"], lambda names: names.with_columns(short_name().alias("short")))
-"""Short names of kernels."""
 
 
 def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Piece]:

@@ -13,18 +13,18 @@ from rankscope.model.intervals import Times
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.nsys.common import PROCESS, Strings, without_nulls
 
-CALL_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API")
-"""Tables of calls, the most certain sign of a training process first."""
+CUDA_CALLS, OS_CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API"
+"""Tables of the calls of CUDA's runtime and driver, and of those of the C library."""
 
 
 def busiest(file: Columns) -> dict[int, tuple[int, int]]:
     """The process with most calls → start of its first and end of its last call; may be empty."""
-    for table in CALL_TABLES:
+    for table in (CUDA_CALLS, OS_CALLS):  # the most certain sign of a training process first
         if not file.has(table, "start", "end", "globalTid"):
             continue
-        calls = file.read(table, ["start", "end", "globalTid"]).drop_nulls()
+        called = file.read(table, ["start", "end", "globalTid"]).drop_nulls()
         spans = (
-            calls.group_by(process=pl.col("globalTid") // PROCESS)
+            called.group_by(process=pl.col("globalTid") // PROCESS)
             .agg(pl.col("start").min(), pl.col("end").max(), calls=pl.len())
             .sort("calls", "process", descending=[True, False])
         )
@@ -33,8 +33,6 @@ def busiest(file: Columns) -> dict[int, tuple[int, int]]:
     return {}
 
 
-OS_CALLS = "OSRT_API"
-CUDA_CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 PROFILER = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
 TIMES = ["start", "end", "globalTid"]
 
@@ -49,35 +47,26 @@ NO_ID = 2**32 - 1
 """Stands for an id that is missing: above all of them."""
 
 
-def os_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
-    """Calls of the C library that the profiler traced; None without the table."""
-    return _calls(file, OS_CALLS, pool, spans)
-
-
-def cuda_calls(
-    file: Columns, pool: Strings, spans: Spans, held: Sequence[pl.DataFrame] | None = None
-) -> dict[int, Calls] | None:
-    """Calls of the CUDA runtime and driver, `held` or read; None without the table."""
-    return _calls(file, CUDA_CALLS, pool, spans, held)
-
-
 def profiler_time(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
     """Time that the profiler itself took on the threads; None where no table says it."""
-    tables = [_calls(file, table, pool, spans) for table in PROFILER]
+    tables = [calls(file, table, pool, spans) for table in PROFILER]
     present = [each for each in tables if each is not None]
     if not present:
         return None
     return {thread: Calls.joined([(0, each[thread]) for each in present]) for thread in spans}
 
 
-def _calls(
+def calls(
     file: Columns,
     table: str,
     pool: Strings,
     spans: Spans,
     held: Sequence[pl.DataFrame] | None = None,
 ) -> dict[int, Calls] | None:
-    """The calls of a table that overlap the spans, clipped to them."""
+    """The calls of a table, `held` or read, that overlap the spans, clipped to them.
+
+    None without the table.
+    """
     if not file.has(table, *TIMES):
         return None
     kept: dict[int, list[tuple[Times, Times, Ids]]] = {thread: [] for thread in spans}

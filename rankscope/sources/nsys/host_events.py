@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from rankscope.model.frames import stacked
 from rankscope.model.host_events import FILE_USES, Calls, HostEvents, Spans, Switches, ThreadEvents
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.nsys.common import PROCESS, Strings, without_nulls
-from rankscope.sources.nsys.host_calls import cuda_calls, os_calls, profiler_time
+from rankscope.sources.nsys.host_calls import CUDA_CALLS, OS_CALLS, calls, profiler_time
 from rankscope.sources.nsys.samples import samples
 
 SWITCHES = "SCHED_EVENTS"
@@ -48,7 +47,7 @@ def switches(file: Columns, spans: Spans) -> dict[int, Switches]:
     by_thread = {}
     for thread, parts in kept.items():
         first = [before[thread]] if thread in before else []
-        rows = stacked([*first, *parts])
+        rows = pl.concat([*first, *parts])
         parts.clear()
         if rows.is_empty():
             continue
@@ -85,7 +84,7 @@ def file_uses(file: Columns, pool: Strings, spans: Spans) -> dict[int, pl.DataFr
     names = opened.unique("fileAccessId", keep="first").select(
         "fileAccessId", file=pl.col("filePath").str.extract(BASE_NAME)
     )
-    return {thread: _named(stacked(parts), names, pool) for thread, parts in kept.items()}
+    return {thread: _named(pl.concat(parts), names, pool) for thread, parts in kept.items()}
 
 
 def _named(rows: pl.DataFrame, names: pl.DataFrame, pool: Strings) -> pl.DataFrame:
@@ -114,8 +113,8 @@ def host_events(
 
     def read(spans: Spans) -> dict[int, ThreadEvents]:
         scheduled = switches(file, spans)
-        called = os_calls(file, pool, spans)
-        cuda = cuda_calls(file, pool, spans, launches)
+        called = calls(file, OS_CALLS, pool, spans)
+        cuda = calls(file, CUDA_CALLS, pool, spans, launches)
         sampled = samples(file, pool, spans)
         profiler = profiler_time(file, pool, spans)
         files = file_uses(file, pool, spans)

@@ -24,7 +24,6 @@ from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.columns.request import Columns
 from rankscope.sources.conventions import waits_from
-from rankscope.sources.conventions.vocabulary import NameCache
 from rankscope.sources.device_faults import captures, launches_kernel, outside_captures
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Strings, without_nulls
 from rankscope.util.numbers import NEVER
@@ -242,8 +241,11 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
         SYNC_CALLS and CAPTURES among them, and whether each launches a kernel.
     """
     place, first = places(codes(calls[["nameId"]]))
-    by_name = _API_CALLS.of(framed({"name": pool.of(taken(calls["nameId"], first))}))
-    _, capturing, launching, least = (each.to_numpy()[place] for each in by_name)
+    named = framed({"name": pool.of(taken(calls["nameId"], first))})
+    by_name = named.select_seq(
+        captures=captures(), launches=launches_kernel(), waits_from=waits_from().fill_null(NEVER)
+    )
+    capturing, launching, least = (each.to_numpy()[place] for each in by_name)
     owner, start = calls["globalTid"].to_numpy(), calls["start"].to_numpy()
     end = filled(calls["end"], calls["start"] - 1)
     process = owner >> PROCESS_BITS
@@ -251,15 +253,6 @@ def _by_name(calls: pl.DataFrame, pool: Strings) -> tuple[pl.DataFrame, pl.DataF
     captured = with_series(owned[["process", "start"]], pl.Series("captures", capturing))
     waited, kept = np.flatnonzero(end - start >= least), np.flatnonzero(capturing)
     return taken(owned, waited), taken(captured, kept), launching
-
-
-_API_CALLS = NameCache(
-    ["name"],
-    lambda names: names.with_columns(
-        captures=captures(), launches=launches_kernel(), waits_from=waits_from().fill_null(NEVER)
-    ),
-)
-"""What API calls do, by their names."""
 
 
 def _launching(calls: pl.DataFrame, flags: Flags) -> Iterator[tuple[int, NDArray[Any]]]:
