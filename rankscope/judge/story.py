@@ -51,8 +51,8 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         fast = _costliest_set(turned, {None: noise}, None if spans is None else -spans)
     fast = fast if fast is not None and _is_sure(fast) else None
     slow = [*traits, *facts]
-    if len(slow) != 1 and spans is None and not loaders_bind:
-        slow = _slow_hosts(excess, slow) or slow
+    if not slow and spans is None and not loaders_bind:
+        slow = _slow_hosts(excess)
     slow = _joined(slow, excess)
     second = None
     if lead is not None and spans is None and (lead.chance or 0.0) <= RARE:
@@ -171,15 +171,8 @@ def _slowest(
     return in_phase if in_phase is not None and _is_sure(in_phase) else trait
 
 
-def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
-    """The claims about hosts whose ranks are slow by turns, if they are about the same ranks.
-
-    Each of these ranks must need at least half as much more as another one does.
-
-    Args:
-        excess: of the ranks.
-        claims: about ranks; none if no rank is slow.
-    """
+def _slow_hosts(excess: Excess) -> list[Slow]:
+    """The claims about hosts whose ranks are slow by turns."""
     hosts = excess.of_hosts
     if hosts is None:
         return []
@@ -197,13 +190,7 @@ def _slow_hosts(excess: Excess, claims: Sequence[Slow]) -> list[Slow]:
         replace(each, ranks=tuple(excess.ranks[np.isin(excess.hosts, each.ranks)].tolist()))
         for each in filter(sure, (*traits, *_facts(rest, noise)))
     ]
-    slow = [each for each in slow if _is_shared(excess, each)]
-    if not claims:
-        return slow
-    of_hosts, of_ranks = ({rank for each in some for rank in each.ranks} for some in (slow, claims))
-    amounts = np.maximum(np.nan_to_num(excess.total[np.isin(excess.ranks, [*of_ranks])]), 0.0)
-    alike = HALF * amounts.sum(axis=1).max() <= amounts.sum(axis=1).min()
-    return slow if alike and of_hosts == of_ranks else []
+    return [each for each in slow if _is_shared(excess, each)]
 
 
 def _is_shared(excess: Excess, claim: Slow) -> bool:
