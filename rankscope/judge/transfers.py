@@ -13,6 +13,12 @@ from rankscope.match.roles import ALIKE
 from rankscope.model.intervals import Floats
 from rankscope.util.numbers import ROBUST
 
+KIND = ("operation", "alike", "calls")
+OF_GROUP = (*KIND, "group")
+CELL = (*OF_GROUP, "iteration")
+"""The columns that calls have in common which are compared, those of a communicator among them, and
+those that are judged together."""
+
 
 class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
@@ -50,34 +56,7 @@ def slow_transfers(
         hosts: of the ranks, None where unknown. Sends across hosts are compared with each other, if
             several pairs of ranks send so.
     """
-    kind = ["operation", "alike", "calls"]
-    of_group, key = [*kind, "group"], [*kind, "size"]
-    each = [*of_group, "iteration"]
-    service = pl.col("service")
-    groups = groups.cast({"group": pl.Int64}).with_columns(
-        pl.col("label").fill_null(""), size_of_group=pl.col("members").list.len()
-    )
-    # groups of one label make the same calls; the larger ones may be several that end together
-    size, several = pl.col("size_of_group"), pl.col("members").n_unique().over("label") > 1
-    places = [{hosts.get(rank) for rank in members} for members in groups["members"].to_list()]
-    across = pl.Series([None not in each and len(each) > 1 for each in places], dtype=pl.Boolean)
-    sends = pl.col("label").str.contains(TRANSFERS) & across
-    apart = sends & (pl.col("members").filter(sends).n_unique() > 1)
-    groups = groups.with_columns(
-        alike=pl.when(apart)
-        .then(pl.lit("across hosts"))
-        .when(several)
-        .then("label")
-        .otherwise(size.cast(pl.String)),
-        merged=size > size.min().over("label"),
-    )
-
-    def lower_median(name: str, where: pl.Expr) -> pl.Expr:
-        """Of the ranks, each with the value of its group; of groups of one size, of the groups."""
-        value, ranks = pl.col(name).filter(where), size.filter(where)
-        ranks = ranks.sort_by(value)
-        return value.sort().filter(2 * ranks.cum_sum() >= ranks.sum()).first()
-
+    service, kinds = pl.col("service"), _kinds(groups, hosts)
     rows = (
         instances.with_row_index("instance")
         .with_columns(
@@ -87,7 +66,7 @@ def slow_transfers(
         )
         .filter(pl.col("iteration").is_in([*numbers]) & service.is_not_null())
         .join(
-            groups.select("group", "alike", "merged", "size_of_group"),
+            kinds.select("group", "alike", "merged", "size_of_group"),
             on="group",
             maintain_order="left",
         )
@@ -103,59 +82,12 @@ def slow_transfers(
             .then(pl.col("ordinal").max().over("group", "operation"))
             .otherwise(0),
         )
-        # of a message that was under way before its receiver came, a part is seen
-        .with_columns(
-            mean=service.filter(~pl.col("hidden")).mean().over(*key, "group", "iteration")
-        )
     )
-    quick = pl.col("took").map_batches(
-        lambda took: pl.Series(quick_part(took.to_numpy())), return_dtype=pl.Boolean
-    )
-    took = rows.group_by(each).agg(took=service.sum()).sort("iteration")
-    took = took.select(*each, quick=quick.over(of_group))
-    usually = pl.col("mean").filter("quick").median(), pl.col("mean").median()
-    rows = rows.join(took, on=each, maintain_order="left").with_columns(
-        middle=pl.coalesce(*usually).over(*key, "group")
-    )
-    once = pl.struct(*key, "group").is_first_distinct() & pl.col("middle").is_not_null()
-    usual = lower_median("middle", pl.col("once"))
-    usual, of_size = usual.over(key), usual.over(*key, "size_of_group")
-    # a larger group may as well be one, which takes longer than smaller ones
-    usual = pl.when("merged").then(pl.max_horizontal(usual, of_size)).otherwise(usual)
-    rows = rows.with_columns(once=once).with_columns(usual=usual).drop_nulls("usual")
-    rows = rows.with_columns(pl.col("middle").fill_null(pl.col("usual")))
-    of_usual = pl.col("usual").sum().clip(1)
-    # each call as much longer than it usually is there as all together
-    evenly = service.sum() * (pl.col("middle") + 1) / (pl.col("middle") + 1).sum()
-    cells = (
-        rows.group_by(each)
-        .agg(
-            size.first(),
-            pl.col("quick").first(),
-            per_iteration=pl.len(),
-            took=service.mean(),
-            usually=pl.col("usual").mean(),
-            ratio=service.sum() / of_usual,
-            error=((service - evenly) ** 2).sum().sqrt() / of_usual,
-        )
-        .with_columns(level=pl.col("ratio").filter("quick").median().over(of_group))
-        .with_columns(
-            expected=lower_median("level", pl.lit(value=True)).over(kind).clip(1),
-            noise=pl.max_horizontal(
-                ROBUST
-                * (pl.col("ratio") - pl.col("level")).abs().filter("quick").median().over(kind),
-                pl.col("error").median().over(kind),
-            ),
-        )
-        .filter(
-            pl.col("ratio") - pl.col("expected")
-            > pl.max_horizontal(HALF * pl.col("expected"), NOISE * pl.col("noise"))
-        )
-        .with_columns(pl.col("usually") * pl.col("expected"))
-    )
+    rows = _with_usual(rows)
+    cells = _slow_cells(rows)
     above = (service - pl.col("usual")).clip(0)
-    slow = rows.join(cells, on=each, maintain_order="left").with_columns(
-        excess=above / above.mean().over(each) * (pl.col("took") - pl.col("usually"))
+    slow = rows.join(cells, on=CELL, maintain_order="left").with_columns(
+        excess=above / above.mean().over(CELL) * (pl.col("took") - pl.col("usually"))
     )
     if slow.is_empty():
         return None
@@ -177,6 +109,92 @@ def slow_transfers(
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
-        .join(groups.drop("alike", "merged", "size_of_group"), on="group", maintain_order="left")
+        .join(kinds.drop("alike", "merged", "size_of_group"), on="group", maintain_order="left")
     )
     return SlowTransfers(saved, most, summary)
+
+
+def _kinds(groups: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:
+    """The groups with size_of_group, alike, and merged: whether they may be several groups."""
+    groups = groups.cast({"group": pl.Int64}).with_columns(
+        pl.col("label").fill_null(""), size_of_group=pl.col("members").list.len()
+    )
+    # groups of one label make the same calls; the larger ones may be several that end together
+    size, several = pl.col("size_of_group"), pl.col("members").n_unique().over("label") > 1
+    places = [{hosts.get(rank) for rank in members} for members in groups["members"].to_list()]
+    across = pl.Series([None not in each and len(each) > 1 for each in places], dtype=pl.Boolean)
+    sends = pl.col("label").str.contains(TRANSFERS) & across
+    apart = sends & (pl.col("members").filter(sends).n_unique() > 1)
+    return groups.with_columns(
+        alike=pl.when(apart)
+        .then(pl.lit("across hosts"))
+        .when(several)
+        .then("label")
+        .otherwise(size.cast(pl.String)),
+        merged=size > size.min().over("label"),
+    )
+
+
+def _lower_median(name: str, where: pl.Expr) -> pl.Expr:
+    """Of the ranks, each with the value of its group; of groups of one size, of the groups."""
+    value, ranks = (pl.col(each).filter(where) for each in (name, "size_of_group"))
+    ranks = ranks.sort_by(value)
+    return value.sort().filter(2 * ranks.cum_sum() >= ranks.sum()).first()
+
+
+def _with_usual(rows: pl.DataFrame) -> pl.DataFrame:
+    """The calls with quick, middle (what they usually take in their group) and usual (in all)."""
+    key = [*KIND, "size"]
+    # of a message that was under way before its receiver came, a part is seen
+    mean = pl.col("service").filter(~pl.col("hidden")).mean()
+    rows = rows.with_columns(mean=mean.over(*key, "group", "iteration"))
+    quick = pl.col("took").map_batches(
+        lambda took: pl.Series(quick_part(took.to_numpy())), return_dtype=pl.Boolean
+    )
+    took = rows.group_by(CELL).agg(took=pl.col("service").sum()).sort("iteration")
+    took = took.select(*CELL, quick=quick.over(OF_GROUP))
+    usually = pl.col("mean").filter("quick").median(), pl.col("mean").median()
+    rows = rows.join(took, on=CELL, maintain_order="left").with_columns(
+        middle=pl.coalesce(*usually).over(*key, "group")
+    )
+    once = pl.struct(*key, "group").is_first_distinct() & pl.col("middle").is_not_null()
+    usual = _lower_median("middle", pl.col("once"))
+    usual, of_size = usual.over(key), usual.over(*key, "size_of_group")
+    # a larger group may as well be one, which takes longer than smaller ones
+    usual = pl.when("merged").then(pl.max_horizontal(usual, of_size)).otherwise(usual)
+    rows = rows.with_columns(once=once).with_columns(usual=usual).drop_nulls("usual")
+    return rows.with_columns(pl.col("middle").fill_null(pl.col("usual")))
+
+
+def _slow_cells(rows: pl.DataFrame) -> pl.DataFrame:
+    """CELLs that take longer: per_iteration (calls), took and usually (ns, of a mean call)."""
+    service = pl.col("service")
+    of_usual = pl.col("usual").sum().clip(1)
+    # each call as much longer than it usually is there as all together
+    evenly = service.sum() * (pl.col("middle") + 1) / (pl.col("middle") + 1).sum()
+    return (
+        rows.group_by(CELL)
+        .agg(
+            pl.col("size_of_group").first(),
+            pl.col("quick").first(),
+            per_iteration=pl.len(),
+            took=service.mean(),
+            usually=pl.col("usual").mean(),
+            ratio=service.sum() / of_usual,
+            error=((service - evenly) ** 2).sum().sqrt() / of_usual,
+        )
+        .with_columns(level=pl.col("ratio").filter("quick").median().over(OF_GROUP))
+        .with_columns(
+            expected=_lower_median("level", pl.lit(value=True)).over(KIND).clip(1),
+            noise=pl.max_horizontal(
+                ROBUST
+                * (pl.col("ratio") - pl.col("level")).abs().filter("quick").median().over(KIND),
+                pl.col("error").median().over(KIND),
+            ),
+        )
+        .filter(
+            pl.col("ratio") - pl.col("expected")
+            > pl.max_horizontal(HALF * pl.col("expected"), NOISE * pl.col("noise"))
+        )
+        .with_columns(pl.col("usually") * pl.col("expected"))
+    )
