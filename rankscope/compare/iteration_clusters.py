@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from rankscope.judge.levels import MUCH
+from rankscope.judge.levels import HALF, MUCH
 from rankscope.model.kinds import PARTS
 from rankscope.model.metrics import METRICS, column_of
 from rankscope.util.robust import LEAST_Z, lower_median, modified_z
@@ -11,9 +11,6 @@ NORMAL = "normal"
 
 EITHER = "waiting or transfer"
 """The name of communication where waits are unknown."""
-
-EXPLAINS = 0.5
-"""Share of an iteration's extra time that makes something its reason."""
 
 
 def by_iteration(
@@ -106,7 +103,7 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
         "iteration",
         part=pl.coalesce(pl.when(pl.col(name) == largest).then(pl.lit(name)) for name in names),
     )
-    by_rank = pl.col("excess_ns") >= EXPLAINS * extra
+    by_rank = pl.col("excess_ns") >= HALF * extra
     phased = [column_of(part) for part in others if part != "other"]
     unnamed = rows.select(pl.all_horizontal(pl.col(phased).is_null()).all()).item()
     renamed = {"other": "work"} if unnamed else {}

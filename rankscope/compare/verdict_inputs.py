@@ -13,6 +13,7 @@ from rankscope.judge.causes.registry import tables_of
 from rankscope.judge.claims import Story
 from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import Began, RunSummary, VerdictInputs
+from rankscope.judge.levels import FEW
 from rankscope.judge.story import story_of
 from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import TRANSFERS
@@ -29,9 +30,6 @@ JUDGED = (
 )
 """The columns of the metric table for the verdict and for the replay."""
 
-FEW_ITERATIONS = 3
-"""Most selected iterations for which the work between collectives is computed."""
-
 
 def verdict_inputs(
     comparison: Comparison, rows: pl.DataFrame, default: Comparison | None
@@ -46,7 +44,7 @@ def verdict_inputs(
     tables, numbers = comparison.tables, comparison.selection.numbers
     metric = _judged_metric(rows, comparison.scope.blind_ranks)
     spans = None
-    if metric is not None and len(numbers) <= FEW_ITERATIONS:
+    if metric is not None and len(numbers) <= FEW:
         ranks = sorted(tables.ranks["rank"])
         blocked = exposed(comparison.scope, ranks, numbers)
         spans = own_spans(comparison.collectives(numbers), ranks, blocked)

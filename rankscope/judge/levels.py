@@ -20,11 +20,12 @@ MOST = 0.8
 """Share of an amount or gain that few words, ranks or iterations must hold: most of it."""
 
 HALF = 0.5
-"""Share of the largest or the usual amount from which on an amount is like it."""
+"""Share of the largest, usual or whole amount from which on one is like it, or explains it."""
 
 FEW = 3
 """Fewest values that show a regularity (a median, a period, a spell, the index of a tail); largest
-number of facts that are named without one."""
+number of facts that are named without one, and of iterations in which the spans between collectives
+are tested."""
 
 RARE = 0.1
 """Facts per iteration up to which they are not a habit. Probability up to which it is taken for no

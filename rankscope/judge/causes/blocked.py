@@ -15,15 +15,13 @@ from rankscope.judge.causes.host import (
     host_finding,
     state_is,
 )
+from rankscope.judge.levels import HALF
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import size
 
 FILES = "file_accesses"
-
-LARGER_HALF = 0.5
-"""A call blocks if the thread is off the CPU for this share of its excess in the call."""
 
 WAKE_UP_NS = 1_000_000
 """A thread that is woken on a busy CPU waits about a slice of the scheduler for it (ns)."""
@@ -47,7 +45,7 @@ def in_calls(context: CauseContext) -> pl.DataFrame:
             .filter(state_is(HostState.BLOCKED))
             .sum(),
         )
-        .filter((pl.col("off") > 0) & (pl.col("off") >= LARGER_HALF * pl.col("excess_total_ns")))
+        .filter((pl.col("off") > 0) & (pl.col("off") >= HALF * pl.col("excess_total_ns")))
     )
 
 
@@ -57,7 +55,7 @@ def woken_late() -> pl.Expr:
     A call ends when the thread runs again. Peers wait in the same call nearly as long.
     """
     excess = pl.col("excess_total_ns")
-    usual = excess <= LARGER_HALF * pl.col("usual_ns")
+    usual = excess <= HALF * pl.col("usual_ns")
     return usual & (excess <= WAKE_UP_NS * pl.col("calls"))
 
 
@@ -96,7 +94,7 @@ def _file(context: CauseContext, call: str, excess_ns: float) -> str:
         .agg(pl.col("total_ns").sum(), pl.col("bytes").drop_nulls().sum())
         .sort("total_ns", "file", descending=[True, False])
     )
-    if used.is_empty() or used["total_ns"][0] < LARGER_HALF * excess_ns:
+    if used.is_empty() or used["total_ns"][0] < HALF * excess_ns:
         return ""
     moved = used["bytes"][0] / slow.height
     amount = f", {size(round(moved))} per iteration" if moved >= 1 else ""

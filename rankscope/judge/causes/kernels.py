@@ -7,6 +7,7 @@ import polars as pl
 from rankscope.judge.causes.context import LEAST_SHARE, CauseContext
 from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.more_work import SAME, at_usual_speed
+from rankscope.judge.levels import HALF
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
@@ -18,9 +19,6 @@ to work. A third, because the time of attention grows with the square of the len
 
 NOTABLE = 0.05
 """Kernels count if their excess is at least this share of the largest of the cause."""
-
-LARGER_HALF = 0.5
-"""A kernel that is slower at the same overlap by this share of its excess is not in contention."""
 
 
 def kernels(context: CauseContext) -> pl.DataFrame:
@@ -44,9 +42,9 @@ def kernels(context: CauseContext) -> pl.DataFrame:
     def slower(by: str) -> pl.Expr:
         return pl.col("total_ns") * (1 - 1 / (1 + pl.col(by)))
 
-    contended = (pl.col("more_overlap") > SAME) & (slower("slowdown") < LARGER_HALF * excess)
-    as_fast = pl.col("clear") < pl.min_horizontal(SAME, LARGER_HALF * pl.col("beside"))
-    contended |= (slower("beside") >= LARGER_HALF * excess) & as_fast
+    contended = (pl.col("more_overlap") > SAME) & (slower("slowdown") < HALF * excess)
+    as_fast = pl.col("clear") < pl.min_horizontal(SAME, HALF * pl.col("beside"))
+    contended |= (slower("beside") >= HALF * excess) & as_fast
     return rows.join(context.slowdowns, on="name", how="left").with_columns(
         cause=pl.when((usual == 0) | ((more > SAME * usual) & (more >= GIVEN * excess)))
         .then(pl.lit(str(CauseKind.MORE_WORK)))
