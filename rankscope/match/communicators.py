@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.match.clocks import medians
+from rankscope.match.clocks import ASSUMED_DRIFT_PPM, medians
 from rankscope.measure.collectives import NAMED
 from rankscope.model.intervals import Floats
 from rankscope.util.numbers import ROBUST
@@ -111,9 +111,10 @@ def communicators(streams: pl.DataFrame, calls: Middle, pipelined: bool) -> pl.D
 def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
     """rank → number of its group, by the agreement of ends; None with too few to measure it.
 
-    The time between two consecutive ends is the same for all members, whatever the offsets of
-    their clocks; drift is negligible over such a short time. Ends of other communicators may
-    coincide as well. Only ranks whose ends agree closely are therefore taken for members at once.
+    The time between two ends is the same for all members, whatever the offsets of their clocks,
+    where it is too short for drift. Ranks that only do the same wander apart meanwhile, the longer
+    the more. Ends of other communicators may coincide as well. Only ranks whose ends agree closely
+    are therefore taken for members at once.
     Ends that agree less closely count only where a rank waits for somebody outside its group.
 
     Args:
@@ -135,7 +136,8 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
         common[name].to_numpy().reshape(shape)[:, : SAMPLES + 1].astype(np.float64)
         for name in ("end_ns", "arrival_ns")
     )
-    apart = distances(np.diff(ends))
+    lag = _steady_lag(ends)
+    apart = distances(ends[:, lag:] - ends[:, :-lag])
     if "bytes" in common.columns:
         apart[_other_sizes(common, shape)] = np.inf
     strangers = apart.copy()
@@ -148,8 +150,20 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
     kind_numbers = kinds.head(ends.shape[1]).to_numpy()
     if np.unique(kind_numbers, return_counts=True)[1].max() < LEAST_SAMPLES:
         kind_numbers = np.zeros_like(kind_numbers)  # too few of a kind to know how long they take
-    group = _completed(group, apart, arrivals, ends - arrivals, kind_numbers)
+    arrived = arrivals[:, lag:] - arrivals[:, :-lag]
+    group = _completed(group, apart, arrived, ends - arrivals, kind_numbers)
     return {rank: ranks[first] for rank, first in zip(ranks, group.tolist(), strict=True)}
+
+
+def _steady_lag(ends: Floats) -> int:
+    """Over how many ends clocks drift by less than ends ever agree; at most half of all.
+
+    Args:
+        ends: in ns; shape (ranks, instances).
+    """
+    lags = np.arange(1, max(ends.shape[1] // 2, 1) + 1)
+    lasts = np.array([np.median(ends[0, lag:] - ends[0, :-lag]) for lag in lags])
+    return int(max(np.count_nonzero(lasts * ASSUMED_DRIFT_PPM <= SHARPEST_NS * 1e6), 1))
 
 
 def _other_sizes(common: pl.DataFrame, shape: tuple[int, int]) -> NDArray[np.bool_]:
@@ -185,7 +199,7 @@ def _linked(near: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _completed(
     group: NDArray[np.int64],
     apart: Floats,
-    arrivals: Floats,
+    arrived: Floats,
     durations: Floats,
     kinds: NDArray[np.uint32],
 ) -> NDArray[np.int64]:
@@ -197,7 +211,7 @@ def _completed(
     Args:
         group: the first rank of each rank's group.
         apart: how far the ends of two ranks vary, ns.
-        arrivals: in ns; shape (ranks, instances).
+        arrived: the time between two arrivals, over as many ends as `apart`, ns; a row a rank.
         durations: of the calls from arrival to end, ns; shape (ranks, instances).
         kinds: instances of one kind take equally long, if nobody is waited for.
     """
@@ -213,7 +227,7 @@ def _completed(
         if not ((apart < varies.max()) & (group[:, None] != group)).any():
             return group  # whatever the limits: who waits varies by more than the ends do
         if limit is None:  # as costly as `apart`
-            limit = LATENESS_SHARE * distances(np.diff(arrivals))
+            limit = LATENESS_SHARE * distances(arrived)
         waiting = varies[np.searchsorted(firsts, group)][:, None] > limit
         possible = (apart <= limit) & (group[:, None] != group)
         distance = np.where(possible & (waiting | waiting.T), apart, np.inf)
