@@ -156,14 +156,16 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
 
 
 def _steady_lag(ends: Floats) -> int:
-    """Over how many ends clocks drift by less than ends ever agree; at most half of all.
+    """Over how many ends two clocks drift by less than a quarter of `SHARPEST_NS`.
+
+    At most half of all.
 
     Args:
         ends: in ns; shape (ranks, instances).
     """
     lags = np.arange(1, max(ends.shape[1] // 2, 1) + 1)
-    lasts = np.array([np.median(ends[0, lag:] - ends[0, :-lag]) for lag in lags])
-    return int(max(np.count_nonzero(lasts * ASSUMED_DRIFT_PPM <= SHARPEST_NS * 1e6), 1))
+    apart = np.array([np.median(ends[0, lag:] - ends[0, :-lag]) for lag in lags])
+    return int(max(np.count_nonzero(apart * 1e-6 * ASSUMED_DRIFT_PPM <= SHARPEST_NS / 4), 1))
 
 
 def _other_sizes(common: pl.DataFrame, shape: tuple[int, int]) -> NDArray[np.bool_]:

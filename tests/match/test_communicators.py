@@ -36,6 +36,15 @@ def test_groups_are_those_planted(ranks: int, tp: int, late_ns: float, skew_ns: 
         assert groups(made) == planted(ranks, tp), seed
 
 
+def test_groups_that_only_do_the_same_wander_apart() -> None:
+    """In a capture of one step nothing but successive ends tells tensor-parallel groups apart."""
+    pairs = {each for each in planted(16, 2) if each[0] == "stream 7"}
+    for seed in range(3):
+        made = world(16, 1, seed, tp=2, calls="t" * 16 + "ddd", late_ns=10_000, skew_ns=3_000,
+                     compute_ns=500_000)  # fmt: skip
+        assert pairs <= groups(made), seed
+
+
 @pytest.mark.parametrize("sizes", [(1.0,), (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0)])
 def test_ends_that_nearly_coincide_merge_nothing(sizes: tuple[float, ...]) -> None:
     """Ranks of a host reduce with other hosts, all waiting for the same late host."""

@@ -59,6 +59,7 @@ def world(
     host_skew_ns: float = 0,
     slow_host_ns: float = 0,
     sizes: tuple[float, ...] = (1,),
+    compute_ns: float = COMPUTE_NS,
 ) -> World:
     """A run of the calls `t` (tensor-parallel) and `d` (data-parallel), in every iteration.
 
@@ -76,6 +77,7 @@ def world(
         host_skew_ns: ends of one instance on different hosts lie within this, besides.
         slow_host_ns: the first `tp` ranks need so much longer before every second call.
         sizes: transfers of the calls of an iteration, in `TRANSFER_NS`, repeated.
+        compute_ns: between two calls.
     """
     rng = np.random.default_rng(seed)
     clocks = -(-ranks // per_clock)
@@ -88,7 +90,7 @@ def world(
     ends = np.empty_like(arrivals)
     waits = np.zeros(ranks)
     for call in range(len(arrivals)):
-        now += COMPUTE_NS + np.abs(rng.normal(0, late_ns, ranks))
+        now += compute_ns + np.abs(rng.normal(0, late_ns, ranks))
         now[:tp] += slow_host_ns * (call % 2)
         group = groups[calls[call % len(calls)]]
         last = np.zeros(group.max() + 1)
