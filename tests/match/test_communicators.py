@@ -37,11 +37,11 @@ def test_groups_are_those_planted(ranks: int, tp: int, late_ns: float, skew_ns: 
 
 
 def test_groups_that_only_do_the_same_wander_apart() -> None:
-    """In a capture of one step nothing but successive ends tells tensor-parallel groups apart."""
-    pairs = {each for each in planted(16, 2) if each[0] == "stream 7"}
+    """In one step, ends of tensor-parallel groups differ by little from call to call."""
+    pairs = {each for each in planted(8, 2) if each[0] == "stream 7"}
     for seed in range(3):
-        made = world(16, 1, seed, tp=2, calls="t" * 16 + "ddd", late_ns=10_000, skew_ns=3_000,
-                     compute_ns=500_000)  # fmt: skip
+        made = world(8, 1, seed, calls="t" * 64 + "d", late_ns=6_000, skew_ns=3_000,
+                     compute_ns=200_000)  # fmt: skip
         assert pairs <= groups(made), seed
 
 
