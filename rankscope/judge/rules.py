@@ -300,8 +300,10 @@ def rotating(judged: Judgement) -> Verdict | None:
         return None
     excess, everything = inputs.excess, judged.prices.everything
     slowest, own = judged.imbalance.max(axis=0), sorted(holders(inputs, judged.imbalance))
-    # iterations in which others differ as much, slower or faster
-    at_once = (np.abs(excess.total) >= HALF * slowest).sum(axis=0) >= FEW
+    # iterations in which others differ as much, slower or faster: not all of a host, for one reason
+    far = (np.abs(excess.total) >= HALF * slowest).T
+    at_once = far.sum(axis=1) >= FEW
+    at_once &= [not whole_hosts(excess.ranks[each].tolist(), inputs.hosts) for each in far]
     differ = slowest[at_once].sum() >= MOST * slowest.sum()
     leading, lead, much = _unlikely_lead(judged), story.lead, MUCH * inputs.total_ns
     if leading is not None and leading.gain_ns < much < judged.everything_ns - leading.gain_ns:

@@ -222,6 +222,7 @@ def _costliest_set(
         excess = excess.without(each.cells(excess))
     parts, calm = dict[str | None, Floats](), list[Floats]()
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
+    untested = dict[float, Slow]()
     for phase, noise in noises.items():
         limit = differing(noise)
         # a trait leaves out single events
@@ -237,13 +238,19 @@ def _costliest_set(
         sets = [each for each in sets if each[-1] > 0]
         if spans is not None:  # what lies beside the spans is not tested
             own = np.nansum(excess.total, axis=1)
-            sets = [each for each in sets if (spans.sum(axis=1) >= HALF * own)[each[0]].all()]
+            known = spans.sum(axis=1) >= HALF * own
+            untested |= {
+                gain: Slow(tuple(sorted(excess.ranks[rows].tolist())), when, 1.0)
+                for apart, rows, when, gain in sets
+                if not known[apart].all()
+            }
+            sets = [each for each in sets if known[each[0]].all()]
         tried += [(phase, *each) for each in sets]
         if sets:
             parts[phase] = np.clip(every.within(phase).share, -limit, limit)
             calm.append(cells)
     if not tried:
-        return None
+        return untested[max(untested)] if untested else None
     judged = [*parts]
     chances = chance_of_sets(
         [*parts.values()] if spans is None else [spans],
@@ -252,7 +259,7 @@ def _costliest_set(
         calm if spans is None else None,
     )
     role_sizes = np.bincount(excess.roles)
-    best, worth = None, 0.0
+    best, worth = None, (0.0, 0.0)
     for (phase, apart, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
         of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
         # the other half of a role may as well be fast
@@ -274,9 +281,9 @@ def _costliest_set(
                 change = chance_of_levels(_change(cells, then), *layout, rows, apart, changes=True)
                 levels = min(levels, change / RARE)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
-        if gain * (1 - chance) > worth:
+        if (gain * (1 - chance), gain) > worth:
             best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
-            worth = gain * (1 - chance)
+            worth = gain * (1 - chance), gain
     return best
 
 

@@ -521,6 +521,19 @@ def test_of_a_short_run_more_iterations_are_needed(count: int, more: str) -> Non
     assert judge(replace(given, whole=Story(0.03, (), None, count))).next.startswith(more)
 
 
+@pytest.mark.parametrize("spans", [None, (RANKS, 12)])
+def test_a_host_that_stops_in_a_step_is_not_denied(spans: tuple[int, int] | None) -> None:
+    """Of two hosts one computes longer, which spans between collectives may not show."""
+    wide = wide_of([(rank, 0, 40 * (rank >= 4) + rank / 10) for rank in range(RANKS)])
+    wide = wide.with_columns(host=pl.format("node{}", pl.col("rank") // 4))
+    even = None if spans is None else np.full(spans, 1.0 * MS)
+    verdict = judge(inputs_of(wide, spans=even))
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (4, 5, 6, 7)
+    assert verdict.leading.gain > 0.3
+
+
 def test_who_leads_in_a_step_is_not_listed_again() -> None:
     """A fact of the run, where another rank is nearly as slow."""
     rows = [(rank, 0, {3: 20.0, 4: 12.0}.get(rank, 0.0)) for rank in range(RANKS)]
