@@ -146,9 +146,9 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None, *, of_captures: bool)
         spans: `waits.own_spans`; None where that is unknown.
         of_captures: whether each capture is one iteration.
     """
-    without_phases = lacks_phases(rows)
-    if not (without_phases or of_captures):
+    if not of_captures:
         return rows
+    without_phases = lacks_phases(rows)
     if spans is not None:
         work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
         phases = {"other_ns": work} if without_phases else {}

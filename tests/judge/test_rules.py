@@ -151,6 +151,20 @@ def test_few_iterations_tell_the_story_of_the_run(
     assert verdict.iterations == tuple(range(*limits)), "the warm-up is asked for"
 
 
+def test_a_step_without_named_phases_is_judged_whole(tmp_path: Path) -> None:
+    """What precedes the first collective of a named iteration counts in one step as in many."""
+    plain = scene("plain", ranks=4, iterations=6)
+    bare = replace(plain.markers, load=None, forward=None, backward=None, optimizer=None)
+    event = Plant("transient", "load", (1,), extra_ns=30 * MS, iterations=(3,))
+    forge(replace(plain, markers=bare, plants=(event,)), tmp_path / "reports")
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb", jobs=1)
+    for limits in (slice(None), slice(3, 4)):
+        verdict = run.imbalance(iter_range=limits).verdict
+        assert (verdict.ranks, verdict.iterations) == ((1,), (3,))
+        assert verdict.excess_ns is not None
+        assert verdict.excess_ns > 25 * MS
+
+
 def test_an_event_in_the_warm_up_is_a_fact_of_a_range_that_includes_it(tmp_path: Path) -> None:
     plain = scene("plain", ranks=4, iterations=20)
     event = Plant("transient", "load", (1,), extra_ns=300 * MS, iterations=(0,))
