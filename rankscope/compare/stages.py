@@ -31,6 +31,7 @@ from rankscope.match.communication import (
     waits_of,
 )
 from rankscope.match.iteration_matching import check_pairing
+from rankscope.match.point_to_point import NAMED_SENDS
 from rankscope.match.selection import scope_of, without_lost
 from rankscope.match.step_numbers import numbers_by_ends
 from rankscope.match.wait_sums import Waits
@@ -194,14 +195,16 @@ def _replay_parts(
     """The input of the replay, and `RunCalls.instances`.
 
     None where the work of some rank is unknown or not exact, or its communication is not
-    understood; no instances where it is unknown.
+    understood; no instances where it is unknown. Where ranks have no report, sends between others
+    are known if they name their peers: each is seen from both ends.
 
     Args:
         calls: of all iterations that can be replayed, where they are matched already.
         played: JUDGED columns of the metric table in these iterations.
     """
-    unknown = inputs.run.missing_ranks or inputs.run.blind_ranks
-    if inputs.run.metric != "work" or unknown or inputs.run.ranks < 2:
+    missing = inputs.run.missing_ranks or inputs.run.blind_ranks
+    groups = comparison.matching.groups.filter(pl.col("label").str.contains(NAMED_SENDS))["group"]
+    if inputs.run.metric != "work" or inputs.run.ranks < 2 or (missing and groups.is_empty()):
         return None, pl.DataFrame()
     in_range = comparison.scope.in_range
     if calls is None and in_range is not None:
@@ -212,9 +215,12 @@ def _replay_parts(
         most = round(MOST_CALLS / (matched.calls / matched.iterations))
         few = tuple(iterations_to_play(inputs.excess, most))
     calls = calls or calls_again(comparison, few)
+    instances = calls.instances()
+    if missing:
+        return None, instances.filter(pl.col("group").is_in(groups.implode()))
     unsure = comparison.times_unsure
     parts = None if unsure else replay_parts(comparison.scope, calls, played, few)
-    return parts, calls.instances()
+    return parts, instances
 
 
 def _prices(

@@ -11,6 +11,9 @@ EXCHANGE = "exchange"
 TRANSFERS = f"^ranks? [0-9]+ (to|and) [0-9]+$|^{EXCHANGE}[*]"
 """Labels of communicators of calls that send and receive: of two ranks, or of more."""
 
+NAMED_SENDS = "^rank [0-9]+ to [0-9]+$"
+"""Labels of those of two ranks whose reports name the peers."""
+
 SIDES = pl.Schema({"sender": pl.Int64, "receiver": pl.Int64})
 """Columns of a transfer."""
 

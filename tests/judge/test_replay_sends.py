@@ -166,6 +166,16 @@ def test_messages_that_were_there_before_their_receivers_make_no_others_slow(
     assert rankscope.open_run(db).compare().verdict.kind == "balanced"
 
 
+def test_a_slow_link_between_ranks_with_a_report_is_named_though_others_have_none(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, Pipeline(links=((0, 1), (1, 0))))
+    reports = sorted(tmp_path.glob("*.json"))[:-1]
+    verdict = rankscope.ingest(reports, tmp_path / "run.duckdb", jobs=1).compare().verdict
+    assert (verdict.kind, verdict.members) == ("communication", (0, 1))
+    assert verdict.gain_is_bound
+
+
 def judged(folder: Path, job: Pipeline) -> tuple[Verdict, float]:
     """The verdict of a job, and what the run would truly save without what is slow in it, ns."""
     write(folder, job)
