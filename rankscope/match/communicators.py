@@ -163,9 +163,10 @@ def _steady_lag(ends: Floats) -> int:
     Args:
         ends: in ns; shape (ranks, instances).
     """
-    lags = np.arange(1, max(ends.shape[1] // 2, 1) + 1)
-    apart = np.array([np.median(ends[0, lag:] - ends[0, :-lag]) for lag in lags])
-    return int(max(np.count_nonzero(apart * 1e-6 * ASSUMED_DRIFT_PPM <= SHARPEST_NS / 4), 1))
+    own = ends[0]
+    apart = [np.median(own[lag:] - own[:-lag]) for lag in range(1, len(own) // 2 + 1)]
+    most = SHARPEST_NS / 4 * 1e6 / ASSUMED_DRIFT_PPM
+    return max(sum(1 for each in apart if each <= most), 1)
 
 
 def _other_sizes(common: pl.DataFrame, shape: tuple[int, int]) -> NDArray[np.bool_]:
