@@ -237,8 +237,7 @@ def _costliest_set(
         sets = [(order[:k], *_alike(excess, phase, noise, order[:k])) for k in sizes]
         sets = [each for each in sets if each[-1] > 0]
         if spans is not None:  # what lies beside the spans is not tested
-            own = np.nansum(excess.total, axis=1)
-            known = spans.sum(axis=1) >= HALF * own
+            known = spans.sum(axis=1) >= HALF * np.nansum(excess.total, axis=1)
             untested |= {
                 gain: Slow(tuple(sorted(excess.ranks[rows].tolist())), when, 1.0)
                 for apart, rows, when, gain in sets
