@@ -394,9 +394,37 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
-        if rare and chance_of_largest(amounts, background, differing(noise)) <= ALPHA:
+        if chance_of_largest(amounts, background, differing(noise)) <= ALPHA and (
+            rare or _are_theirs(excess, noise, np.flatnonzero(named))
+        ):
             significant = len(facts)
-    return facts[:significant]
+    return _by_rank(facts[:significant])
+
+
+def _by_rank(facts: list[Slow]) -> list[Slow]:
+    """A fact for each rank, where these are fewer: ranks that are slow by turns and at once."""
+    numbers = dict[int, set[int]]()
+    for each in facts:
+        for rank in each.ranks:
+            numbers.setdefault(rank, set()).update(each.pattern.iterations)
+    regular = any(each.pattern.period or each.pattern.since is not None for each in facts)
+    if len(numbers) >= len(facts) or regular:
+        return facts
+    return [
+        Slow((rank,), Pattern(VerdictKind.TRANSIENT, tuple(sorted(of))), None)
+        for rank, of in numbers.items()
+    ]
+
+
+def _are_theirs(excess: Excess, noise: float, rows: Index) -> bool:
+    """Whether so many events are those of a few ranks (rows) beyond chance."""
+    cells = (excess.share > event_of(noise)).astype(np.float64)
+    of_hosts = np.isin(excess.hosts, excess.hosts[rows]).sum() == len(rows)
+    if len(rows) > min(FEW, len(cells) // 2) or (of_hosts and excess.of_hosts is not None):
+        return False  # ranks that are all of a host may be that host
+    chance = chance_of_sets([cells], excess.roles, [(0, rows)])[0]
+    levels = chance_of_levels(cells, excess.roles, excess.hosts, rows, rows)
+    return bool(max(chance, levels) <= ALPHA)
 
 
 def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floats]:

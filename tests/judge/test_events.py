@@ -99,3 +99,25 @@ def test_two_hosts_that_are_slow_by_turns_are_nobody() -> None:
     late[:8] += 12.0 * (turns == 0)
     late[8:] += 12.0 * (turns == 1)
     assert story_of(excess(late, per_host=8)).slow == ()
+
+
+@pytest.mark.parametrize(("ranks", "count"), [(8, 20), (8, 40), (32, 20)])
+def test_two_ranks_with_frequent_events_are_named_each(ranks: int, count: int) -> None:
+    """They stall in two of five iterations by chance, sometimes at once."""
+    late = noise(ranks, count)
+    turns = np.random.default_rng(count + ranks).random((2, count)) < 0.4
+    late[1] += 20.0 * turns[0]
+    late[6] += 20.0 * turns[1]
+    found = {each.ranks: each.pattern.iterations for each in story(late).slow}
+    assert found == {
+        (rank,): tuple((np.flatnonzero(of) + 1).tolist())
+        for rank, of in zip((1, 6), turns, strict=True)
+    }
+
+
+def test_two_of_many_ranks_with_frequent_events_are_nobody() -> None:
+    """Four of eight ranks stall as often as each other: a habit of all, of which two lead."""
+    late = noise(8, 20)
+    turns = np.random.default_rng(3).random((8, 20)) < 0.2
+    late += 20.0 * turns
+    assert story(late).slow == ()
