@@ -113,14 +113,16 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     single = best is not None and best.claim.chance is None and not best.claim.pattern.period
     if best is not None and not (single and detail(named)):
         gains["ranks"] = best.gain_ns
-    main = max(gains, key=lambda each: gains[each], default=None)
-    if main is not None and (gains[main] < least or (main != "ranks" and detail(gains[main]))):
-        main = None
-    together = healed(claims)
-    if main == "role":
-        together = np.maximum(together, components["role"])
-    if main in ("role", "transfer"):
-        (named,) = prices.of([together], [main == "transfer" or carried(claims)])
+    main, together = None, healed(claims)
+    for part in sorted(gains, key=lambda each: -gains[each]):
+        if gains[part] < least or part == "ranks":
+            main = part if gains[part] >= least else None
+            break
+        with_part = np.maximum(together, components[part])
+        (both,) = prices.of([with_part], [part == "transfer" or carried(claims)])
+        if not detail(both):
+            main, together, named = part, with_part, both
+            break
     straggler = _known(inputs, prices, best) if best is not None and main == "ranks" else None
     # what the others save once the first one is healed
     first = [] if straggler is None or straggler.is_by_design else [straggler.claim]

@@ -106,7 +106,12 @@ def named(judged: Judgement) -> Verdict | None:
         return None
     excess, _, share = inputs.extent(straggler.claim)
     also, parts = described(inputs, straggler), inputs.by_phase(straggler.claim)
-    causes = [registry.findings(inputs.context(part)) for _, part in parts]
+    # of more work, kernels may take longer than their blocks tell
+    other = CauseKind.DEVICE_SLOWER if straggler.is_by_design else None
+    causes = [
+        [each for each in registry.findings(inputs.context(part)) if each.kind is not other]
+        for _, part in parts
+    ]
     more: dict[str, Any] = {
         "more_work_ranks": straggler.more_work_ranks,
         "cause_share": share,

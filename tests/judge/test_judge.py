@@ -326,6 +326,19 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
     assert verdict.members == ((3,) if kind == "communication" else ())
 
 
+def slow_link(excess_ms: int, *, sized: bool = True) -> SlowTransfers:
+    """Sends from rank 3 to rank 4 that are slow in every iteration."""
+    rows = pl.DataFrame(
+        {
+            "group": [0], "operation": "point_to_point", "label": "rank 3 to 4",
+            "members": [[3, 4]], "excess_ns": excess_ms * MS, "transfer_ns": 40 * MS,
+            "usual_ns": 20 * MS, "iterations": [[*range(COUNT)]], "on_host": False,
+            "per_iteration": 1, "sized": sized,
+        }
+    )  # fmt: skip
+    return SlowTransfers(np.zeros(1), np.zeros(COUNT), rows)
+
+
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_slow_sends_across_hosts_are_said_to_be(hosts: int) -> None:
     """They are compared with those within a host, which may be faster by nature."""
@@ -337,16 +350,7 @@ def test_slow_sends_across_hosts_are_said_to_be(hosts: int) -> None:
         ) -> list[int]:
             return [400 * MS * usual for _, usual in zip(healed, transfers, strict=False)]
 
-    transfers = pl.DataFrame(
-        {
-            "group": [0], "operation": "point_to_point", "label": "rank 3 to 4",
-            "members": [[3, 4]], "excess_ns": 400 * MS, "transfer_ns": 40 * MS,
-            "usual_ns": 20 * MS, "iterations": [[*range(COUNT)]], "on_host": False,
-            "per_iteration": 1, "sized": hosts == 1,
-        }
-    )  # fmt: skip
-    slow = SlowTransfers(np.zeros(1), np.zeros(COUNT), transfers)
-    verdict = judge(given, Saved(given.excess, slow=slow))
+    verdict = judge(given, Saved(given.excess, slow=slow_link(400, sized=hosts == 1)))
     where = ", across hosts" if hosts == 2 else ""
     assert f"point_to_point (rank 3 to 4{where}) takes 40.0 ms once" in verdict.sentence
     assert ("if its messages are no larger" in verdict.sentence) == (hosts == 2)
@@ -542,3 +546,41 @@ def test_who_leads_in_a_step_is_not_listed_again() -> None:
     verdict = judge(replace(given, whole=Story(0.03, (fact,), None, COUNT)))
     assert verdict.leading is not None
     assert (verdict.leading.ranks, verdict.also) == ((3,), ())
+
+
+@pytest.mark.parametrize(("saved_ms", "kind"), [(410, "communication"), (390, "persistent")])
+def test_a_slow_rank_and_a_slow_link_explain_the_imbalance_together(
+    saved_ms: int, kind: str
+) -> None:
+    """The first one costs less than all else; most of that is the second one."""
+    given = inputs(20)
+
+    class Saved(Exact):
+        def of(
+            self, healed: Iterable[Floats], transfers: Iterable[bool] = repeat(False)
+        ) -> list[int]:
+            gains = [
+                gain + saved_ms * MS * usual
+                for gain, usual in zip(super().of(healed), transfers, strict=False)
+            ]
+            return [gains[0] + 50 * MS * (len(gains) > 2), *gains[1:]]  # everything is the first
+
+    verdict = judge(given, Saved(given.excess, slow=slow_link(saved_ms)))
+    assert verdict.kind == kind
+    assert "rank 3" in verdict.sentence.lower()
+
+
+def test_who_is_given_more_work_has_no_slow_device() -> None:
+    """In the phase that takes longer, the kernel has a fixed grid, which does not tell of it."""
+    rows = [(r, i, 20.0 * (r == 3)) for r in range(RANKS) for i in range(COUNT)]
+    kernels = [
+        each
+        for r, i, more in rows
+        for each in (
+            kernel(r, i, 20 + 0.6 * more, size=1_600 if r == 3 else 1_000, phase="forward"),
+            kernel(r, i, 20 + 0.4 * more, name="persistent"),
+        )
+    ]
+    verdict = judge(of_kernels(wide_of(rows), kernels))
+    assert verdict.kind is VerdictKind.STRUCTURAL
+    assert "slow" not in verdict.sentence
