@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.errors import UsageError
-from rankscope.model.arrays import taken
+from rankscope.model.arrays import codes, places, taken
 from rankscope.model.kinds import NAMED_PHASES, PHASES
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.schema import OPERATION, conform
@@ -47,15 +47,18 @@ class NameCache:
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The keys of a frame, row by row, with their meanings."""
-        rows, places = [*frame[self._key].iter_rows()], self._places
-        fresh = [each for each in dict.fromkeys(rows) if each not in places]
+        keys, known = frame[self._key], self._places
+        place, first = places(codes(keys))  # of many rows, few become objects
+        rows = [*taken(keys, first).iter_rows()]
+        fresh = [each for each in rows if each not in known]
         if fresh or not self._known:
-            asked = pl.DataFrame(fresh, frame[self._key].schema, orient="row")
+            asked = pl.DataFrame(fresh, keys.schema, orient="row")
             self._known = [pl.concat([*self._known, self._look_up(asked)])]
-            keys = self._known[0][self._key][len(places) :]
-            places.update((each, nth) for nth, each in enumerate(keys.iter_rows(), len(places)))
-        meant = taken(self._known[0], np.array([places[each] for each in rows], np.uint32))
-        if len(places) > self._most:
+            learnt = self._known[0][self._key][len(known) :]
+            known.update((each, nth) for nth, each in enumerate(learnt.iter_rows(), len(known)))
+        at = np.array([known[each] for each in rows], np.uint32)
+        meant = taken(self._known[0], at[place])
+        if len(known) > self._most:
             self._known, self._places = [], {}
         return meant
 

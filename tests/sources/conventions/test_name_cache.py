@@ -1,5 +1,7 @@
 """What names mean is looked up once, and does not depend on what was asked before."""
 
+import tracemalloc
+
 import polars as pl
 
 from rankscope.sources.conventions.vocabulary import NameCache
@@ -28,3 +30,17 @@ def test_too_many_names_are_reported_but_not_kept() -> None:
     many = pl.DataFrame({"name": ["a", "bb", "ccc"]})
     assert lengths.of(many).rows() == lengths.of(many).rows() == [("a", 1), ("bb", 2), ("ccc", 3)]
     assert len(asked) == 2
+
+
+def test_a_name_of_many_rows_is_held_once() -> None:
+    rows, long = 20_000, "x" * 1000
+    lengths = _lengths([])
+    named = pl.DataFrame({"name": [long, None]}).sample(rows, with_replacement=True, seed=1)
+    tracemalloc.start()
+    try:
+        found = lengths.of(named)["length"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.equals(named["name"].str.len_chars().rename("length"))
+    assert peak < rows * len(long) / 4
