@@ -81,16 +81,17 @@ def codes(columns: pl.DataFrame) -> Times:
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
         if low == high and not part.has_nulls():
             continue
-        numbers, span = filled(part.cast(pl.Int64), high + 1), high - low + 2
+        numbers, span = filled(part.cast(pl.Int64), low), high - low + 2
         if span > FEW:
             numbers = np.searchsorted(np.unique(numbers), numbers)
-            low, span = 0, len(numbers)
+            low, span = 0, len(numbers) + 1
         if most > np.iinfo(np.int64).max // span - 1:
             code = np.searchsorted(np.unique(code), code) + 1
             most = len(code)
         most = (most + 1) * span
         code *= span
         code += numbers - low
+        code[is_null(part)] += span - 1
     return code
 
 

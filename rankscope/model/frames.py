@@ -1,7 +1,6 @@
 """Frames made without expressions: planning one costs more than the work on a thousand rows."""
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from typing import Any
 
 import polars as pl
@@ -17,7 +16,11 @@ def framed(columns: Iterable[pl.Series] | Mapping[str, Any]) -> pl.DataFrame:
 
 def stacked(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """The rows of frames of one schema, at least one, in a tenth of the time of `pl.concat`."""
-    return reduce(pl.DataFrame.vstack, frames)
+    first, *others = frames
+    whole = first.clone()
+    for each in others:  # in place, or every frame would copy the list of all chunks before it
+        whole.vstack(each, in_place=True)
+    return whole
 
 
 def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:

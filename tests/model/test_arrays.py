@@ -7,7 +7,7 @@ from rankscope.model.arrays import codes, leading, looked_up, summed, with_lates
 
 
 def test_rows_differ_however_far_apart_their_values_are() -> None:
-    far = [0, 2**32, 2**62, -(2**62), None]
+    far = [0, 2**32, 2**63 - 1, -(2**63), None]
     rows = pl.DataFrame({name: far for name in "abc"}).join(pl.DataFrame({"d": far}), how="cross")
     number = codes(rows)
     assert len({*number.tolist()}) == rows.n_unique() == 25
