@@ -398,11 +398,16 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             rare or _are_theirs(excess, noise, np.flatnonzero(named))
         ):
             significant = len(facts)
-    return _by_rank(facts[:significant])
+    return _by_rank(facts[:significant], len(numbers))
 
 
-def _by_rank(facts: list[Slow]) -> list[Slow]:
-    """A fact for each rank, where these are fewer: ranks that are slow by turns and at once."""
+def _by_rank(facts: list[Slow], count: int) -> list[Slow]:
+    """A fact for each rank, where these are fewer: ranks that are slow by turns and at once.
+
+    Args:
+        facts: of the run.
+        count: its iterations.
+    """
     numbers = dict[int, set[int]]()
     for each in facts:
         for rank in each.ranks:
@@ -410,10 +415,13 @@ def _by_rank(facts: list[Slow]) -> list[Slow]:
     regular = any(each.pattern.period or each.pattern.since is not None for each in facts)
     if len(numbers) >= len(facts) or regular:
         return facts
-    return [
-        Slow((rank,), Pattern(VerdictKind.TRANSIENT, tuple(sorted(of))), None)
-        for rank, of in numbers.items()
-    ]
+
+    def pattern(of: set[int]) -> Pattern:
+        mostly = 2 * len(of) > count
+        kind = VerdictKind.PERSISTENT if mostly else VerdictKind.TRANSIENT
+        return Pattern(kind, tuple(sorted(of)))
+
+    return [Slow((rank,), pattern(of), None) for rank, of in numbers.items()]
 
 
 def _are_theirs(excess: Excess, noise: float, rows: Index) -> bool:

@@ -124,3 +124,11 @@ def test_two_hosts_that_each_wander_for_all_of_a_run_tell_nothing() -> None:
 
 def chance_of(cells: Floats, hosts: Index, rows: Index) -> float:
     return chance_of_levels(cells, np.zeros_like(hosts), hosts, rows, rows)
+
+
+def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:
+    share = np.random.default_rng(0).normal(0.0, 0.02, (6, 20))
+    share[4:], own = 0.0, np.arange(6)
+    alone: Any = SimpleNamespace(share=share, roles=np.array([0, 0, 0, 0, 1, 2]), hosts=own)
+    others: Any = SimpleNamespace(share=share[:4], roles=np.zeros(4), hosts=own[:4])
+    assert noise_of(alone) == noise_of(others) > 0.0

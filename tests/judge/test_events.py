@@ -115,6 +115,17 @@ def test_two_ranks_with_frequent_events_are_named_each(ranks: int, count: int) -
     }
 
 
+def test_a_rank_with_events_in_most_iterations_is_slow_persistently() -> None:
+    """Beside another one that stalls in half of them, often at the same time."""
+    late = noise(4, 20)
+    turns = np.random.default_rng(18).random((2, 20)) < np.array([[0.7], [0.5]])
+    late[1] += 20.0 * turns[0]
+    late[2] += 20.0 * turns[1]
+    found = {each.ranks: each.pattern.kind for each in story(late).slow}
+    assert turns.sum(axis=1).tolist() == [13, 9]
+    assert found == {(1,): VerdictKind.PERSISTENT, (2,): VerdictKind.TRANSIENT}
+
+
 def test_two_of_many_ranks_with_frequent_events_are_nobody() -> None:
     """Four of eight ranks stall as often as each other: a habit of all, of which two lead."""
     late = noise(8, 20)

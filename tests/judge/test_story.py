@@ -1,8 +1,5 @@
 """Who is slow beyond chance, and what is a fact: on matrices of excess with planted truth."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +8,6 @@ from msgspec.structs import replace
 
 from rankscope.judge.excess import Excess
 from rankscope.judge.levels import ALPHA
-from rankscope.judge.noise import noise_of
 from rankscope.judge.story import story_of
 from rankscope.model.intervals import Floats
 from tests.judge.made import excess, noise, ranks_of, story
@@ -591,11 +587,3 @@ def test_spans_hold_more_than_the_loading_that_alone_is_known() -> None:
     spans[5] += 1.2 * MS
     (found,) = story_of(excess(late, phase="load"), spans).slow
     assert (found.ranks, found.chance is None) == ((5,), False)
-
-
-def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:
-    share = np.random.default_rng(0).normal(0.0, 0.02, (6, 20))
-    share[4:], own = 0.0, np.arange(6)
-    alone: Any = SimpleNamespace(share=share, roles=np.array([0, 0, 0, 0, 1, 2]), hosts=own)
-    others: Any = SimpleNamespace(share=share[:4], roles=np.zeros(4), hosts=own[:4])
-    assert noise_of(alone) == noise_of(others) > 0.0
