@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rankscope.measure.segment.training_thread import training_thread
-from rankscope.model.arrays import is_null, known_or, rows_of, summed, taken
+from rankscope.model.arrays import is_null, known_if, known_or, rows_of, summed, taken
 from rankscope.model.frames import framed
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import ITERATIONS, conform
@@ -23,6 +23,9 @@ READS = r"^aten::(item|_local_scalar_dense)$"
 
 MOSTLY_NEXT = 0.9
 """Numbers in names count iterations if at least this share of them is one more than the last."""
+
+LARGEST = 1 << 31
+"""Larger numbers count no steps: they are addresses or hashes."""
 
 UNNAMED = {WHOLE: "whole", AUTO: "auto"}
 
@@ -56,6 +59,7 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     stem = candidates["name"].str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", "")
     keys = framed([candidates["row"], stem, candidates["thread"]])
     number = known_or(candidates["number"], candidates["payload"])
+    number = known_if(number, known_or(number < LARGEST, False).to_numpy())
     known = ~is_null(number)
     length = (candidates["end"] - candidates["start"]).to_numpy()
     groups, (known_too, covered), place = summed(keys, np.stack((known, length)))
@@ -133,7 +137,7 @@ def _counting(names: pl.Series) -> Times | None:
         return None
     for texts in reversed([*zip(*parts, strict=True)]):
         numbers = np.array([int(text) for text in texts])
-        if np.mean(np.diff(numbers) == 1) >= MOSTLY_NEXT:
+        if np.mean(np.diff(numbers) == 1) >= MOSTLY_NEXT and numbers.max() < LARGEST:
             return numbers
     return None
 

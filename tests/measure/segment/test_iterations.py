@@ -40,6 +40,16 @@ def test_or_from_payloads() -> None:
     assert result.frame["iteration"].to_list() == [5, 6, 7]
 
 
+def test_addresses_and_hashes_number_no_steps() -> None:
+    rows = [
+        ranges((i * 10, i * 10 + 9, "step"), payload=(1 << 63) - 1 - 64 * (i % 2)) for i in range(3)
+    ]
+    result = find_iterations(named(pl.concat(rows)).meaningful, None)
+    assert result is not None
+    assert (result.numbered, result.frame["iteration"].to_list()) == (False, [0, 1, 2])
+    assert not found(*((i * 10, i * 10 + 9, f"step {(1 << 50) + i}") for i in range(3))).numbered
+
+
 def test_else_they_are_counted() -> None:
     result = found((0, 9, "train_step"), (10, 19, "train_step"))
     assert not result.numbered
