@@ -23,6 +23,7 @@ from rankscope.model.intervals import Floats
 from rankscope.model.kinds import PHASES, POINT_TO_POINT
 from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import recorder_of
+from rankscope.util.numbers import sampled
 
 JUDGED = (
     *("rank", "host", "role", "iteration"),
@@ -52,7 +53,7 @@ def verdict_inputs(
     judged = _judged_rows(judged, spans, of_captures=comparison.of_captures)
     judged = _in_one_role(judged, comparison)
     transfer_ns, unmatched_ns = _exposed(rows)
-    clocks = comparison.matching.clocks
+    clocks, some = comparison.matching.clocks, sampled(numbers)
     far = tuple(far_clocks(comparison.scope, clocks))
     return VerdictInputs(
         run=RunSummary(
@@ -87,7 +88,7 @@ def verdict_inputs(
         held_up=None if unmatched_ns is None else _held_up(rows),
         stages=lambda: _stages(comparison),
         spans=spans,
-        collectives=lambda: by_collective(comparison.collectives(numbers), numbers),
+        collectives=lambda: by_collective(comparison.collectives(some), some),
         outside=judged if "outside_ns" in judged.columns else None,
         whole=_story_of_the_run(comparison, metric, default),
     )
