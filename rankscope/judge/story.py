@@ -412,8 +412,7 @@ def _by_rank(facts: list[Slow], count: int) -> list[Slow]:
     for each in facts:
         for rank in each.ranks:
             numbers.setdefault(rank, set()).update(each.pattern.iterations)
-    regular = any(each.pattern.period or each.pattern.since is not None for each in facts)
-    if len(numbers) >= len(facts) or regular:
+    if len(numbers) >= len(facts) or any(each.pattern.has_one_reason for each in facts):
         return facts
 
     def pattern(of: set[int]) -> Pattern:

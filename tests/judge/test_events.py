@@ -132,3 +132,12 @@ def test_two_of_many_ranks_with_frequent_events_are_nobody() -> None:
     turns = np.random.default_rng(3).random((8, 20)) < 0.2
     late += 20.0 * turns
     assert story(late).slow == ()
+
+
+def test_an_event_after_a_spell_is_no_part_of_it() -> None:
+    late = noise(2, 15, 0.5)
+    late[1, :13] += 18.0
+    late[1, 14] += 32.0
+    spell, event = story(late).slow
+    assert (spell.ranks, spell.pattern.spells) == ((1,), ((1, 13),))
+    assert (event.ranks, event.pattern.iterations) == ((1,), (15,))
