@@ -135,9 +135,10 @@ def test_two_of_many_ranks_with_frequent_events_are_nobody() -> None:
 
 
 def test_an_event_after_a_spell_is_no_part_of_it() -> None:
-    late = noise(2, 15, 0.5)
-    late[1, :13] += 18.0
-    late[1, 14] += 32.0
-    spell, event = story(late).slow
+    """Of the two ranks of a real job, in which one paused in each of 13 steps."""
+    late = np.zeros((2, 15))
+    late[0, [6, 13]] = 3.0, 7.0
+    late[1] = [18, 18, 19, 18, 18, 28, 0, 15, 17, 17, 16, 16, 17, 0, 32]
+    spell, event = story_of(excess(late, per_host=2)).slow
     assert (spell.ranks, spell.pattern.spells) == ((1,), ((1, 13),))
     assert (event.ranks, event.pattern.iterations) == ((1,), (15,))
