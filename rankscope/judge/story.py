@@ -424,7 +424,7 @@ def _by_rank(facts: list[Slow], count: int) -> list[Slow]:
 
 
 def _are_theirs(excess: Excess, noise: float, rows: Index) -> bool:
-    """Whether so many events are those of a few ranks (rows) beyond chance."""
+    """Whether a few ranks (rows) have more events than chance alone would give them."""
     cells = (excess.share > event_of(noise)).astype(np.float64)
     of_hosts = np.isin(excess.hosts, excess.hosts[rows]).sum() == len(rows)
     if len(rows) > min(FEW, len(cells) // 2) or (of_hosts and excess.of_hosts is not None):
