@@ -113,10 +113,12 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     single = best is not None and best.claim.chance is None and not best.claim.pattern.period
     if best is not None and not (single and detail(named)):
         gains["ranks"] = best.gain_ns
-    main, together = None, healed(claims)
-    for part in sorted(gains, key=lambda each: -gains[each]):
-        if gains[part] < least or part == "ranks":
-            main = part if gains[part] >= least else None
+    main: Component | None = None
+    together = healed(claims)
+    costly = [part for part in gains if gains[part] >= least]
+    for part in sorted(costly, key=lambda each: -gains[each]):
+        if part == "ranks":
+            main = part
             break
         with_part = np.maximum(together, components[part])
         (both,) = prices.of([with_part], [part == "transfer" or carried(claims)])
