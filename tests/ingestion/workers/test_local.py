@@ -97,9 +97,13 @@ def test_a_report_that_kills_its_reader_twice_is_the_error(tmp_path: Path) -> No
     assert all(result == file.path.name for file, result in results.items())
 
 
-def deadly_at_first(file: ReportFile, options: ShapingOptions) -> str:
+def deadly_when_all_are_submitted(file: ReportFile, options: ShapingOptions) -> str:
+    """The largest kills its reader then; the others end only where they are read alone."""
+    folder = file.path.parent
     if file.path.name == "rank_19":
+        until((folder / "submitted").exists)
         os.kill(os.getpid(), signal.SIGKILL)
+    until((folder / "alone").exists)
     return file.path.name
 
 
@@ -113,11 +117,14 @@ def test_few_reports_are_read_alone_for_one_that_kills_its_reader(
 
     def noted(pool: WorkerPool, read: Any, files: list[ReportFile]) -> Any:
         alone.append(files)
+        (tmp_path / "alone").touch()
         return each_alone(pool, read, files)
 
     monkeypatch.setattr(WorkerPool, "_each_alone", noted)
     files = made(tmp_path, 20)
-    results = dict(map_reports(deadly_at_first, files, ShapingOptions(), 2))
+    got = map_reports(deadly_when_all_are_submitted, files, ShapingOptions(), 2)
+    (tmp_path / "submitted").touch()
+    results = dict(got)
     assert isinstance(results.pop(files[19]), ReportError)
     assert {*results.values()} == {each.path.name for each in files[:19]}
     assert [len(each) for each in alone] == [AHEAD * 2]
