@@ -1,6 +1,8 @@
 """The run's time if one thing were at its role's median, by replay. See METHOD.md#what-if."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -10,11 +12,14 @@ from rankscope.judge.inputs import VerdictInputs
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.intervals import Floats
 from rankscope.model.results import Verdict
+from rankscope.util.threads import threaded
 from rankscope.util.wording import MOST_LISTED, agreeing, ranks_text, span
 
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""
 
+Healings = Iterator[tuple[str, str, Floats]]
+"""kind, name and healing of scenarios."""
 
 Gain = tuple[str, str, int]
 """kind, name and gain (ns) of a scenario."""
@@ -22,7 +27,8 @@ Gain = tuple[str, str, int]
 
 def whatever_the_verdict(inputs: VerdictInputs, prices: Prices) -> list[Gain]:
     """The phases, the ranks with most excess, and the roles."""
-    return _priced(prices, _healings(inputs, prices))
+    parts = _phases(inputs, prices), _ranks_and_roles(inputs, prices)
+    return [*chain(*threaded(partial(_priced, prices), parts))]
 
 
 def scenarios(
@@ -59,7 +65,7 @@ def scenarios(
     if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
         where = np.isin(inputs.excess.numbers, verdict.iterations)
         healed = np.where(where[None, :, None], prices.everything, 0.0)
-        rows += _priced(prices, [("iterations", listed(verdict.iterations), healed)])
+        rows += _priced(prices, iter([("iterations", listed(verdict.iterations), healed)]))
     took = int(inputs.total_ns)
     table = [
         (kind, name, took - min(gain, took), min(gain, took), min(gain, took) / took if took else 0)
@@ -74,7 +80,7 @@ def listed(iterations: tuple[int, ...]) -> str:
     return f"{agreeing(len(iterations), 'iteration')} {span(iterations, MOST_LISTED)}"
 
 
-def _priced(prices: Prices, healings: Iterable[tuple[str, str, Floats]]) -> list[Gain]:
+def _priced(prices: Prices, healings: Healings) -> list[Gain]:
     """The gains of healings, each of which is needed only until the next is taken."""
     names: list[tuple[str, str]] = []
     least: list[int] = []
@@ -89,15 +95,18 @@ def _priced(prices: Prices, healings: Iterable[tuple[str, str, Floats]]) -> list
     return [(kind, name, gain) for (kind, name), gain in zip(names, gains, strict=True)]
 
 
-def _healings(inputs: VerdictInputs, prices: Prices) -> Iterator[tuple[str, str, Floats]]:
-    """kind, name and healing of the scenarios of `whatever_the_verdict`."""
+def _phases(inputs: VerdictInputs, prices: Prices) -> Healings:
     excess, everything = inputs.excess, prices.everything
     for place, phase in enumerate(excess.phases):
         if np.isnan(excess.spent[:, :, place]).all():
             continue
-        healed = np.zeros_like(everything)
+        healed = excess.no_time()
         healed[:, :, place] = everything[:, :, place]
         yield "phase", phase, healed
+
+
+def _ranks_and_roles(inputs: VerdictInputs, prices: Prices) -> Healings:
+    excess, everything = inputs.excess, prices.everything
     cost = everything.sum(axis=(1, 2))
     for rank in np.argsort(-cost, kind="stable")[:RANKS]:
         yield "rank", f"rank {excess.ranks[rank]}", only(everything, np.arange(len(cost)) == rank)

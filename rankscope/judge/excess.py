@@ -53,7 +53,7 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         """The time of each iteration: the longest of the roles' medians."""
         return np.asarray(np.fmax.reduce(self.length, axis=0))
 
-    @property
+    @cached_property
     def share(self) -> Floats:
         """`total` as a share of `unit`; 0 where unknown."""
         return np.nan_to_num(self.total / self.unit)
@@ -133,6 +133,11 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         """How far all ranks exceed their role's median: rank by iteration by phase, ns."""
         return self.saved(self.total, self.by_phase)
 
+    def no_time(self) -> Floats:
+        """Zeros: rank by iteration by phase. Memory holds only those that are written."""
+        # in memory by phase, where sums over phases are quick
+        return np.moveaxis(np.zeros((len(self.phases), *self.total.shape)), 0, 2)
+
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.
 
@@ -143,8 +148,7 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         Returns:
             rank by iteration by phase, never more than the phase's time.
         """
-        # in memory by phase, where sums over phases are quick
-        savings = np.moveaxis(np.zeros((len(self.phases), *amount.shape)), 0, 2)
+        savings = self.no_time()
         affected = np.flatnonzero((amount > 0).any(axis=1))
         for at in range(0, len(affected), RANKS_AT_ONCE):
             rows = affected[at : at + RANKS_AT_ONCE]

@@ -84,36 +84,40 @@ class Prices:
         replay, excess = self._replay, self._excess
         if replay is None:
             pairs = zip(healed, transfers, strict=False)
-            return [int((self._faster(each) + self._sooner * with_).sum()) for each, with_ in pairs]
+            return [
+                int((self._faster(each.sum(axis=2)) + self._sooner * with_).sum())
+                for each, with_ in pairs
+            ]
         played = self.played
         changes, scales, most = [], [], []
         for each, usual in zip(healed, transfers, strict=False):
-            work = replay.placed(excess.ranks, excess.numbers, each.sum(axis=2))
+            amount = each.sum(axis=2)
+            work = replay.placed(excess.ranks, excess.numbers, amount)
             changes.append(Healing(work, self.transfer if usual else None))
-            scales.append(1.0 if played.all() else self._scale(each, played))
-            most.append(self.above_hosts(each, usual))
+            scales.append(1.0 if played.all() else self._scale(amount, played))
+            most.append(self.above_hosts(amount, usual))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         scaled = (round(gain * scale) for gain, scale in zip(gains, scales, strict=True))
         return [int(each) for each in map(min, scaled, most)]
 
-    def above_hosts(self, healed: Floats, transfers: bool = False) -> float:
+    def above_hosts(self, amount: Floats, transfers: bool = False) -> float:
         """What healed iterations exceed the need of the slowest host or device by, ns.
 
         While a rank waits, its host launches ahead, and its device needs less than without waits.
         Hosts of healed ranks need what is usual. Infinite where all hosts need less than devices.
 
         Args:
-            healed: rank by iteration by phase in ns.
+            amount: what is healed: rank by iteration, ns.
             transfers: whether transfers are healed as well, in any iteration.
         """
         excess = self._excess
         if not np.isfinite(excess.need).any():
             return math.inf
-        when = np.asarray(healed.any(axis=(0, 2)) | transfers)
-        is_healed = np.asarray(healed.any(axis=(1, 2)))
+        when = np.asarray(amount.any(axis=0) | transfers)
+        is_healed = np.asarray(amount.any(axis=1))
         needs = np.where(is_healed[:, None], excess.usual_need, excess.need)
         host = np.fmax.reduce(needs, axis=0)[when]
-        device = np.fmax.reduce(excess.value - healed.sum(axis=2), axis=0)[when]
+        device = np.fmax.reduce(excess.value - amount, axis=0)[when]
         if not (host > device).any():
             return math.inf
         left = excess.lengths[when] - np.fmax(host, device)
@@ -138,10 +142,10 @@ class Prices:
         path = sum(np.nansum(of_role.max(axis=0), axis=1) for of_role in of_roles)
         return max(gain_ns, round(float(np.fmin(path, excess.lengths).sum())))
 
-    def _faster(self, healed: Floats) -> Floats:
-        """How much faster the slowest rank of each iteration would be."""
+    def _faster(self, amount: Floats) -> Floats:
+        """How much faster the slowest rank of each iteration would be without `amount`."""
         value = np.nan_to_num(self._excess.value)
-        return np.asarray(value.max(axis=0) - (value - healed.sum(axis=2)).max(axis=0))
+        return np.asarray(value.max(axis=0) - (value - amount).max(axis=0))
 
     @cached_property
     def _sooner(self) -> Floats:
@@ -156,9 +160,9 @@ class Prices:
         idle = np.nan_to_num(excess.lengths) - work
         return np.asarray(np.clip(idle, 0.0, self.slow.most))
 
-    def _scale(self, healed: Floats, played: Flags) -> float:
+    def _scale(self, amount: Floats, played: Flags) -> float:
         """Gain in all iterations / gain in those that were played."""
-        faster = self._faster(healed)
+        faster = self._faster(amount)
         faster = faster if faster[played].sum() > 0 else np.ones(len(played))
         return float(faster.sum() / faster[played].sum())
 

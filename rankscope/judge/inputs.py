@@ -108,13 +108,13 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
         excess, over = self.excess, self.excess.over
         named = np.isin(excess.ranks, claim.ranks)
         when = np.isin(excess.numbers, claim.pattern.iterations)
-        healed = np.where(claim.cells(excess)[:, :, None], over, 0.0)
+        healed = excess.no_time()
         for role in np.unique(excess.roles[named]).tolist():
             own = np.ix_((excess.roles == role) & named, when)
             amount = over[own].sum(axis=2)
             usual = self._habit(claim, role)[amount.argsort(axis=1).argsort(axis=1)]
             kept = np.divide(usual, amount, out=np.zeros_like(amount), where=amount > 0)
-            healed[own] *= 1.0 - np.fmin(kept, 1.0)[:, :, None]
+            healed[own] = over[own] * (1.0 - np.fmin(kept, 1.0))[:, :, None]
         return healed
 
     @cached_property

@@ -83,10 +83,10 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     total, claims = inputs.total_ns, inputs.claims
     least = LEAST_GAIN * total
     carries = {claim: _carries(prices, claim) for claim in claims}
-    nothing = np.broadcast_to(0.0, prices.everything.shape)  # takes no memory
+    nothing = inputs.excess.no_time()
 
     def healed(some: Sequence[Slow]) -> Floats:
-        return reduce(np.maximum, map(inputs.healed, some), nothing)
+        return reduce(np.maximum, map(inputs.healed, some)) if some else nothing
 
     def carried(some: Sequence[Slow]) -> bool:
         return any(carries[claim] for claim in some)
@@ -157,7 +157,7 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, named: Sequence[Straggler]
     if prices.why_bound is not None:
         return prices.why_bound
     for claim, gain, _ in named:
-        limited = gain + 1 > prices.above_hosts(inputs.healed(claim))
+        limited = gain + 1 > prices.above_hosts(inputs.healed(claim).sum(axis=2))
         if limited or _may_load_early(inputs, claim):
             early = "launch work" if limited else "load data"
             return (

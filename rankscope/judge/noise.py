@@ -30,8 +30,9 @@ def noise_of(excess: Excess) -> float:
         count = difference.shape[1]
         if count >= FEW:
             # only a gap between two values can part the iterations
-            parts = np.diff(np.sort(difference, axis=1)).max(axis=1) > MUCH
-            for changing in np.flatnonzero(parts):
+            wide = np.flatnonzero(np.ptp(difference, axis=1) > MUCH)
+            parts = np.diff(np.sort(difference[wide], axis=1)).max(axis=1) > MUCH
+            for changing in wide[parts]:
                 row = difference[changing]
                 first = quick_part(1 + row)
                 if not first.all():  # each part around its own median

@@ -349,7 +349,7 @@ def _alike(
 
 def _facts(excess: Excess, noise: float) -> list[Slow]:
     """The few ranks or sets of ranks whose events lie apart from all that others do."""
-    share, numbers = excess.share, excess.numbers
+    share, numbers = excess.share.copy(), excess.numbers
     sought = share.copy()
     facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
