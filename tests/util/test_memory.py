@@ -14,6 +14,11 @@ KEPT = 64 * 2**20
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives memory back")
 
 
+@pytest.fixture(autouse=True)
+def _as_if_for_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(memory._after, "bytes", 0)
+
+
 class Circle:
     """Refers to itself."""
 
@@ -47,11 +52,21 @@ def test_what_only_refers_to_itself_is_let_go() -> None:
 
 
 def test_a_small_process_keeps_its_memory() -> None:
+    assert keeps_garbage(2**62)
+
+
+def test_a_process_keeps_its_memory_until_it_has_more_than_it_was_left_with() -> None:
+    assert not keeps_garbage(KEPT)
+    assert keeps_garbage(KEPT)
+
+
+def keeps_garbage(worth_bytes: int) -> bool:
+    """Whether what only refers to itself stays where that much memory is worth giving back."""
     gc.disable()
     try:
         let_go = weakref.finalize(circle := Circle(), lambda: None)
         del circle
-        memory.give_back(2**62)
-        assert let_go.alive
+        memory.give_back(worth_bytes)
+        return let_go.alive
     finally:
         gc.enable()
