@@ -23,9 +23,6 @@ def of_process(frame: pl.DataFrame, process: int) -> pl.DataFrame:
     return rows_of(frame, (frame["process"] == process).to_numpy())
 
 
-FEW = 2**31
-"""Numbers that differ by more are replaced by their places: products of them could overflow."""
-
 SPARSE = 8
 """Numbers are looked up in a table if its size is at most this multiple of their number."""
 
@@ -82,12 +79,12 @@ def codes(columns: pl.DataFrame) -> Times:
         if low == high and not part.has_nulls():
             continue
         numbers, span = filled(part.cast(pl.Int64), low), high - low + 2
-        if span > FEW:
-            numbers = np.searchsorted(np.unique(numbers), numbers)
-            low, span = 0, len(numbers) + 1
+        if (most + 1) * span > SPARSE * columns.height:  # else a table has room for all codes
+            different, numbers = distinct((numbers - low).view(np.uint64))  # no overflow
+            low, span = 0, len(different) + 1
         if most > np.iinfo(np.int64).max // span - 1:
-            code = np.searchsorted(np.unique(code), code) + 1
-            most = len(code)
+            different, code = np.unique(code, return_inverse=True)
+            code, most = code + 1, len(different)
         most = (most + 1) * span
         code *= span
         code += numbers - low
@@ -104,9 +101,9 @@ def _physical(columns: pl.DataFrame) -> pl.DataFrame:
     return with_series(columns, *texts).select_seq(pl.all().to_physical())
 
 
-def distinct(codes: Times) -> tuple[Times, Times]:
+def distinct(codes: NDArray[np.integer]) -> tuple[Times, Times]:
     """The distinct numbers, none below 0, ascending; and the place of each number among them."""
-    size = int(codes.max(initial=-1)) + 1
+    size = int(codes.max(initial=0)) + 1
     if size > SPARSE * len(codes):
         return np.unique(codes, return_inverse=True)
     present = np.zeros(size, np.bool_)

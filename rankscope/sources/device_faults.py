@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rankscope.model.arrays import codes, filled, holds, is_null, of_process, rows_of
+from rankscope.model.arrays import codes, distinct, filled, holds, is_null, of_process, rows_of
 from rankscope.model.device_work import DeviceClock
 from rankscope.model.frames import with_series
 from rankscope.model.intervals import Flags, Times
@@ -150,7 +150,7 @@ def idle_starts(work: pl.DataFrame) -> pl.DataFrame:
     start, end = (work[name].to_numpy() for name in ("start", "end"))
     since = np.full(len(start), NEVER)
     device = codes(work[["process", "device"]])
-    for each in np.unique(device):
+    for each in distinct(device)[0]:
         own = np.flatnonzero(device == each)
         since[own[1:]] = np.maximum.accumulate(end[own])[:-1]
     waited = (since <= start - EARLY_NS) & ~holds(work["graph"]) & ~is_null(work["launch"])

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from rankscope.model.arrays import distinct
 from rankscope.model.intervals import Times
 
 LEAST_REPEATS = 3
@@ -170,6 +171,7 @@ def _anchors(codes: Times, length: int) -> Times:
         wider = np.roll(numbers, known) * len(sizes) + numbers
         known *= 2
         before = len(sizes)
-        _, numbers, sizes = np.unique(wider, return_inverse=True, return_counts=True)
+        numbers = distinct(wider)[1]
+        sizes = np.bincount(numbers)
         if len(sizes) in (before, count):
             return np.arange(count % length, count, length)

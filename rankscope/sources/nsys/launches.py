@@ -104,11 +104,12 @@ class _Kernels:
         """No records yet; `parts` has the numbers."""
         numbers = np.concatenate(parts).astype(np.int64)
         self._low, places = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
-        self._numbers = None if places <= SPARSE * numbers.size else np.unique(numbers)
-        if self._numbers is None:
+        self._numbers: Integers | None = None
+        if places <= SPARSE * numbers.size:
             self._lost = np.zeros(places, np.bool_)
             self._lost[numbers - self._low] = True
-        else:
+        else:  # NumPy takes ten times as long
+            self._numbers = pl.Series(numbers).unique().sort().to_numpy()
             self._lost = np.ones(self._numbers.size, np.bool_)
 
     def record(self, numbers: Integers) -> None:

@@ -14,8 +14,8 @@ from rankscope.model.frames import with_series
 DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
 """Fields that emit_nvtx appends to a name: `, seq = 1`, and so on."""
 
-MARKS = [f", {detail} = " for detail in DETAILS]
-"""Each begins a suffix of details."""
+MARK = rf", (?:{'|'.join(DETAILS)}) = "
+"""What begins a suffix of details, which ends with its line."""
 
 KEYS = pl.Schema(
     [*((name, pl.Int64()) for name in ("globalTid", "domainId", "textId")), ("text", pl.String())]
@@ -35,7 +35,7 @@ class Signatures:
     def of(self, events: pl.DataFrame) -> pl.Series:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""
         keys = events[KEYS.names()]
-        if keys["text"].head(FIRST_ROWS).str.contains_any(MARKS).any():  # some have DETAILS
+        if keys["text"].head(FIRST_ROWS).str.contains(MARK).any():
             keys = _cut_early(keys)
         place, rows = numbered(codes(keys))
         distinct = taken(keys, rows)
@@ -51,14 +51,13 @@ class Signatures:
 
 
 def _cut_early(keys: pl.DataFrame) -> pl.DataFrame:
-    """KEYS without the most frequent of DETAILS, in half the time of `without_suffix`."""
+    """KEYS without DETAILS in half the time of `without_suffix`; unchanged if a text has lines."""
+    if keys["text"].str.contains("\n", literal=True).any():
+        return keys
     text = pl.col("text")
-    in_bytes = pl.min_horizontal(text.str.find(mark, literal=True) for mark in MARKS[:2])
-    one_line = ~text.str.contains("\n", literal=True)  # a suffix ends with its line
-    before = text.cast(pl.Binary).bin.slice(0, pl.when(one_line).then(in_bytes))
-    return keys.with_columns(before.cast(pl.String))
+    return keys.with_columns(text.cast(pl.Binary).bin.slice(0, text.str.find(MARK)).cast(pl.String))
 
 
 def without_suffix(text: pl.Series) -> pl.Series:
     """Texts without DETAILS."""
-    return text.str.replace(rf", ({'|'.join(DETAILS)}) = .*$", "")
+    return text.str.replace(f"{MARK}.*$", "")
