@@ -236,7 +236,7 @@ def _prices(
     members = comparison.matching.streams.group_by("group").agg(
         members=pl.col("rank").unique().sort(), on_host=(pl.col("place") == "host").any()
     )
-    labels = comparison.matching.groups.select("group", "label")
+    labels = comparison.matching.groups.select("group", "label", "ends_error_ns")
     groups = members.join(labels, on="group", how="left")
     service = instances["transfer"].cast(pl.Float64).to_numpy()
     if replay is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from rankscope.judge.levels import HALF, NOISE
+from rankscope.judge.levels import HALF, MUCH, NOISE
 from rankscope.judge.timing import quick_part
 from rankscope.match.point_to_point import TRANSFERS
 from rankscope.match.roles import ALIKE
@@ -52,11 +52,14 @@ def slow_transfers(
             hidden: whether the transfer may have begun before.
         service_ns: what each took from the moment when all were ready; NaN where unknown.
         numbers: the selected iterations.
-        groups: group, label, members (list of ranks), on_host.
+        groups: group, label, members (list of ranks), on_host and ends_error_ns (how far the ends
+            of its members scatter; null where they need not end together).
         hosts: of the ranks, None where unknown. Sends across hosts are compared with each other, if
             several pairs of ranks send so.
     """
     service, kinds = pl.col("service"), _kinds(groups, hosts)
+    # members that do not end together may be of several groups: some arrive when others are through
+    apart = pl.col("ends_error_ns") > MUCH * pl.col("transfer")
     rows = (
         instances.with_row_index("instance")
         .with_columns(
@@ -66,12 +69,12 @@ def slow_transfers(
         )
         .filter(pl.col("iteration").is_in([*numbers]) & service.is_not_null())
         .join(
-            kinds.select("group", "alike", "merged", "size_of_group"),
+            kinds.select("group", "alike", "merged", "size_of_group", "ends_error_ns"),
             on="group",
             maintain_order="left",
         )
         .with_columns(
-            service=pl.when("merged")
+            service=pl.when(pl.col("merged") | apart)
             .then(pl.max_horizontal(service, "transfer"))
             .otherwise(service),
             size=pl.coalesce(
@@ -109,7 +112,9 @@ def slow_transfers(
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
         .filter(pl.col("excess_ns") >= HALF * pl.col("excess_ns").max())
-        .join(kinds.drop("alike", "merged", "size_of_group"), on="group", maintain_order="left")
+        .join(
+            kinds.select("group", "label", "members", "on_host"), on="group", maintain_order="left"
+        )
     )
     return SlowTransfers(saved, most, summary)
 

@@ -15,7 +15,7 @@ from tests.support import MS, MakeStored
 
 GROUPS = {0: [0, 1], 1: [2, 3], 2: [0, 2], 3: [1, 3]}
 FRAME = pl.DataFrame({"group": [*GROUPS], "members": [*GROUPS.values()]}).with_columns(
-    label=pl.lit("world"), on_host=pl.lit(False)
+    label=pl.lit("world"), on_host=pl.lit(False), ends_error_ns=pl.lit(0)
 )
 
 
@@ -65,6 +65,7 @@ def slow_pairs(took_ms: list[float], hosts: dict[int, str | None]) -> list[list[
             "members": pairs,
             "label": [f"ranks {one} and {other}" for one, other in pairs],
             "on_host": False,
+            "ends_error_ns": None,
         }
     )
     rows = instances(dict.fromkeys(range(8), 4))
@@ -90,17 +91,31 @@ def test_sends_across_hosts_are_compared_with_each_other() -> None:
 
 def test_of_groups_that_end_together_one_is_slow() -> None:
     """All others seem to be one, which is through before the last of its ranks comes."""
-    groups = pl.DataFrame({"group": [0, 1], "members": [[*range(14)], [14, 15]]})
+    groups = FRAME.head(2).with_columns(members=pl.Series([[*range(14)], [14, 15]]))
     rows = instances({0: 8, 1: 8}).with_columns(transfer=pl.lit(round(0.2 * MS)))
     service = np.where(rows["group"] == 1, 0.6, 0.0) * MS
-    labels = groups.with_columns(label=pl.lit("device all_reduce*8 0"), on_host=pl.lit(False))
+    labels = groups.with_columns(label=pl.lit("device all_reduce*8 0"))
     found = slow_transfers(rows, service, range(10), labels, {})
     assert found is not None
     assert found.slow["members"].to_list() == [[14, 15]]
     assert found.slow["usual_ns"].to_list() == [round(0.2 * MS)]
-    others = slow_transfers(rows, service, range(10), groups.with_columns(
-        label=pl.Series(["one", "two"]), on_host=pl.lit(False)), {})  # fmt: skip
-    assert others is None, "they do different things"
+    others = groups.with_columns(label=pl.Series(["one", "two"]))
+    found = slow_transfers(rows, service, range(10), others, {})
+    assert found is None, "they do different things"
+
+
+@pytest.mark.parametrize(("scatter_ms", "is_slow"), [(0.5, False), (0.001, True)])
+def test_ranks_that_do_not_end_together_may_be_of_several_groups(
+    scatter_ms: float, is_slow: bool
+) -> None:
+    """The first ones are through before the last ones come, as in replicas without names."""
+    groups = FRAME.head(2).with_columns(
+        members=pl.Series([[*range(4)]] * 2), ends_error_ns=pl.Series([scatter_ms * MS, 0.0])
+    )
+    rows = instances({0: 1, 1: 1}).with_columns(transfer=pl.lit(round(1.2 * MS)))
+    service = np.where(rows["group"] == 0, 0.0, 1.2) * MS
+    found = slow_transfers(rows, service, range(10), groups, {})
+    assert (found is not None) == is_slow
 
 
 def test_communicators_that_are_called_differently_often_do_different_things() -> None:
@@ -188,7 +203,7 @@ def test_a_larger_group_takes_longer_than_smaller_ones_of_its_label() -> None:
     members = [[2 * pair, 2 * pair + 1] for pair in range(8)]
     members += [[*range(first, first + 8)] for first in (16, 24, 32)]
     groups = pl.DataFrame({"group": range(11), "members": members}).with_columns(
-        label=pl.lit("device all_reduce*8 0"), on_host=pl.lit(False)
+        label=pl.lit("device all_reduce*8 0"), on_host=pl.lit(False), ends_error_ns=pl.lit(0)
     )
     for count, slow in ((9, []), (11, []), (11, [10])):
         rows = instances(dict.fromkeys(range(count), 8))
