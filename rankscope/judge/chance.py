@@ -4,7 +4,7 @@ See METHOD.md#verdict.
 """
 
 from collections.abc import Sequence
-from math import sqrt
+from math import inf, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -177,7 +177,7 @@ def mean_of(values: Floats, groups: Index) -> Floats:
     return means
 
 
-def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:
+def chance_of_largest(amounts: Floats, others: Floats, noise: float, free: float = inf) -> float:
     """How likely it is that the largest values lie apart from all others as far as they do.
 
     What exceeds the noise is taken as a power law of unknown index. The logarithms of the ratios of
@@ -185,19 +185,26 @@ def chance_of_largest(amounts: Floats, others: Floats, noise: float) -> float:
     So the gap below the n largest compares with the sum of the m others over the noise (Hill's
     estimator) whatever the index is: (sum / (gap + sum)) ** m. As if `FEW` further values lay at
     the noise, because one or two tell nothing of the index. Where none exceeds the noise, the index
-    is that of a normal distribution at `NOISE` deviations, which is NOISE ** 2.
+    is that of a normal distribution at `NOISE` deviations, which is NOISE ** 2. Where few values
+    tell of the noise, the largest of as many values of Student's distribution may be as large.
 
     Args:
         amounts: the values in question.
         others: all others.
-        noise: up to which they are noise.
+        noise: up to which they are noise: `NOISE` deviations.
+        free: the degrees of freedom of the noise.
     """
     tail = others[others > noise]
     largest = float(tail.max(initial=noise))
     if not len(amounts) or amounts.min() <= largest:
         return 1.0
     if not len(tail):
-        return float((noise / amounts.min()) ** (len(amounts) * NOISE**2))
+        chance = float((noise / amounts.min()) ** (len(amounts) * NOISE**2))
+        if free >= NOISE**2:
+            return chance
+        drawn = np.random.default_rng(1).standard_t(free, (SHUFFLES, len(amounts) + others.size))
+        reached = np.sort(drawn, axis=1)[:, -len(amounts)] >= NOISE * amounts.min() / noise
+        return max(chance, float(reached.mean()))
     tail_sum = float(np.log(tail / (noise or tail.min())).sum())
     gap = len(amounts) * float(np.log(amounts.min() / largest))
     return float((tail_sum / (gap + tail_sum)) ** (len(tail) + FEW))

@@ -355,6 +355,8 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
     over_usual = excess.value - lower_medians(excess.value.T).T
     own_changes = np.abs(np.nan_to_num(over_usual / excess.unit))
+    # the noise is that of each rank around its own level
+    free = (len(share) - len(np.unique(excess.roles))) * max(len(numbers) - 1, 1)
     significant = single = 0
     for _ in range(FEW):
         members, amount = _costliest(sought, event_of(noise), excess)
@@ -394,7 +396,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
-        if chance_of_largest(amounts, background, differing(noise)) <= ALPHA and (
+        if chance_of_largest(amounts, background, differing(noise), free) <= ALPHA and (
             rare or _are_theirs(excess, noise, np.flatnonzero(named))
         ):
             significant = len(facts)

@@ -25,12 +25,12 @@ def warmup_of(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int],
 
     Iteration 0 is, and so are those before the first in which the time or the work of the median
     rank has settled (`SETTLED_MADS`), and neither is much longer than it ever is in the second half
-    (`WARMUP_LONGER`). A slow rank adds no work to the median one.
+    (`WARMUP_LONGER`). Slow ranks add no work to the median one, which is the lower one.
     """
     times = (
         lengths.filter(pl.col("iteration").is_in(common))
         .group_by("iteration")
-        .agg(pl.col("iteration_ns", "work_ns").median())
+        .agg(pl.median("iteration_ns"), pl.col("work_ns").quantile(0.5, "lower"))
         .sort("iteration")
         .drop_nulls("iteration_ns")
     )

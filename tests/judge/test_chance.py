@@ -78,6 +78,20 @@ def test_the_chance_of_the_largest_value() -> None:
     assert chance_of_largest(np.array([5.0]), np.array([2.0]), 0.0) == 0.0
 
 
+def test_few_values_tell_less_of_the_noise() -> None:
+    """One of four ranks in one step: its noise is known by three values."""
+    others, noise = np.full(3, 0.1), 5.0
+    assert chance_of_largest(np.array([7.0]), others, noise) <= ALPHA
+    assert chance_of_largest(np.array([7.0]), others, noise, free=3) > ALPHA
+    assert chance_of_largest(np.array([15.0]), others, noise, free=3) <= ALPHA
+    draw = np.random.default_rng(2)
+    chances = [
+        chance_of_largest(values[-1:], values[:-1], 5.0, free=3)
+        for values in np.sort(draw.standard_t(3, (2_000, 4)), axis=1)
+    ]
+    assert np.mean(np.array(chances) <= ALPHA) <= 2 * ALPHA
+
+
 def test_several_values_lie_apart_by_the_gap_below_them() -> None:
     few = np.array([0.53, 0.4, 0.21, 0.18])
     assert chance_of_largest(np.full(7, 2.0), few, 0.13) <= ALPHA

@@ -127,6 +127,15 @@ def test_one_late_rank_is_no_warm_up() -> None:
     assert output.warmup == (0,)
 
 
+def test_what_half_of_the_ranks_do_is_no_warm_up() -> None:
+    """One of two hosts stops for 30 ms in the second iteration."""
+    frame = iterations(*[range(6)] * 4)
+    times = lengths(frame, {1: 60 * MS})
+    stops = pl.when(pl.col("iteration") == 1, pl.col("rank") < 2).then(30 * MS).otherwise(0)
+    times = times.with_columns(pl.col("work_ns") + stops)
+    assert select(frame, times, None, include_warmup=False).warmup == (0,)
+
+
 def test_few_iterations_that_vary_are_no_warm_up() -> None:
     """By chance others held the ranks up for longer at first; all work as usual."""
     frame = iterations(range(6), range(6))
