@@ -58,10 +58,15 @@ def test_members_leave_a_collective_together(forged: Scenes, name: str) -> None:
     for row in truth.collectives:
         key = (row["communicator"], row["op"], row["iteration"], row["ordinal"])
         instances[key].append(row)
-    for (communicator, *_), rows in instances.items():
+    for (communicator, operation, *_), rows in instances.items():
         assert {row["rank"] for row in rows} == set(truth.job.groups()[communicator])
         ends = [row["end_utc_ns"] for row in rows]
         arrivals = [row["arrival_utc_ns"] for row in rows]
+        if operation == "rooted":  # each leaves once it has passed on what those before it gave it
+            assert all(end < later for end, later in pairwise(ends))
+            waits = [max(arrivals[: at + 1]) - arrivals[at] for at in range(len(rows))]
+            assert [row["wait_ns"] for row in rows] == waits
+            continue
         assert max(ends) - min(ends) <= truth.job.network.skew_ns
         assert min(ends) > max(row["start_utc_ns"] for row in rows) >= max(arrivals)
         assert min(row["wait_ns"] for row in rows) == 0
