@@ -202,8 +202,9 @@ def test_taking_plants_out_moves_no_random_number(name: str) -> None:
     for planted, clean in rows:
         if planted["rank"] not in hit and planted["work_ns"] is not None and planted["iteration"]:
             assert planted["work_ns"] == pytest.approx(clean["work_ns"], abs=0.1 * MS)
+    one_by_one = "send_recv", "rooted"  # how long they take depends on who comes last
     transfers = [
-        sorted(row["transfer_ns"] for row in truth.collectives if row["op"] != "send_recv")
+        sorted(row["transfer_ns"] for row in truth.collectives if row["op"] not in one_by_one)
         for truth in (with_plants, without)
     ]
     assert transfers[0] == pytest.approx(transfers[1], abs=2 * job.network.skew_ns)
