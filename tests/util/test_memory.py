@@ -55,7 +55,7 @@ def test_a_small_process_keeps_its_memory() -> None:
     assert keeps_garbage(2**62)
 
 
-def test_a_process_keeps_its_memory_until_it_has_more_than_it_was_left_with() -> None:
+def test_a_process_looks_for_garbage_again_once_it_has_more_than_it_was_left_with() -> None:
     assert not keeps_garbage(KEPT)
     assert keeps_garbage(KEPT)
 
