@@ -209,9 +209,14 @@ def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:
 
 
 def _held_up(rows: pl.DataFrame) -> pl.DataFrame:
-    """rank, wait_ns, unmatched_ns: how long waits and calls without a match hold up each rank."""
+    """rank, wait_ns, unmatched_ns: how long waits and calls without a match hold up each rank.
+
+    The latter is less by the transfers of matched calls, also by those behind work, and may be
+    negative: ranks can be compared by it.
+    """
+    unmatched = BESIDE - pl.col("collective_transfer_ns")
     return (
         rows.group_by("rank")
-        .agg(pl.col("wait_ns").sum(), unmatched_ns=(BESIDE - TRANSFER).sum())
+        .agg(pl.col("wait_ns").sum(), unmatched_ns=unmatched.sum())
         .sort("rank")
     )

@@ -69,7 +69,8 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     """The same for calls that were not matched across ranks: their transfers and waits."""
     held_up: pl.DataFrame | None = None
     """rank, wait_ns, unmatched_ns: how long waits in matched calls, and calls that were not
-    matched, hold up each rank, over the selected iterations; None: unknown."""
+    matched, hold up each rank, over the selected iterations; None: unknown. The latter is less by
+    transfers behind work, which those that share calls have in common."""
     spans: Floats | None = None
     """Own work of each rank between collectives (`waits.own_spans`), where iterations are few."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
