@@ -6,7 +6,7 @@ from rankscope.compare import verdict_inputs
 
 
 def test_transfers_behind_work_hide_no_call_without_a_match() -> None:
-    """Rank 2 spends 12 ms in its own calls; of 8 ms of all-reduces, 6 are behind work everywhere."""
+    """Rank 2 spends 12 ms in its own calls; of 8 ms of all-reduces, 6 are behind work on all."""
     rows = pl.DataFrame(
         {
             "rank": [0, 1, 2],
