@@ -91,7 +91,8 @@ def chance_of_levels(
         cells: rank by iteration.
         roles: the role of each rank; ranks are compared within it.
         hosts: the host of each rank.
-        rows: the ranks. The chance is 0 where they have no two other ranks of a role.
+        rows: the ranks. The chance is 0 where they have no two other ranks of a role, and where the
+            levels of the others, on the same hosts, are constant: no noise is.
         suspects: the ranks and others that may be slow. Their levels tell nothing of noise.
         then: the iterations in which the ranks are slow; None: all.
         changes: whether the cells are changes of ranks. The chance is 1 where all other ranks are
@@ -111,6 +112,8 @@ def chance_of_levels(
         cells[roles == role] -= cells[(roles == role) & others].mean(axis=0)
     level = float(cells[rows].mean())
     calm, beside = cells[others], cells[suspects]
+    if not (changes or len(elsewhere)) and _are_constant(calm):
+        return 0.0
     beside = beside - beside.mean(axis=1, keepdims=True)
     if then is not None and not then.all():
         for some in (then, ~then):
@@ -144,6 +147,18 @@ def chance_of_levels(
         drawn = above / np.sqrt(squares / (free + degrees))
         reached = max(reached, int((drawn * sqrt(error) >= level).sum()))
     return reached / SHUFFLES
+
+
+def _are_constant(cells: Floats) -> bool:
+    """Whether the levels of ranks hardly change from the first half to the second.
+
+    Args:
+        cells: rank by iteration.
+    """
+    if cells.shape[1] < 2:
+        return False
+    first, second = (each.mean(axis=1) for each in np.array_split(cells, 2, axis=1))
+    return bool(np.abs(second - first).mean() <= RARE * np.abs(first + second).mean() / 2)
 
 
 def in_common(noise: Floats, roles: Index, hosts: Index) -> float:

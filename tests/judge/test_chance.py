@@ -136,6 +136,17 @@ def test_two_hosts_that_each_wander_for_all_of_a_run_tell_nothing() -> None:
     assert chance_of(on[:, None] * np.repeat([9.0, 11.0], 4), on, np.flatnonzero(on)) == 1.0
 
 
+def test_constant_levels_are_no_noise() -> None:
+    """As of ranks that attend to ever longer parts of a sequence: the last of each four is slow."""
+    draw, on = np.random.default_rng(0), np.repeat([0, 1], 4)
+    ladder = np.tile([-6.0, 0.0, 8.0, 16.0], 2)[:, None] + 0.3 * draw.standard_normal((8, 9))
+    last = np.array([3, 7])
+    assert chance_of(ladder, on, last) <= ALPHA
+    assert chance_of(ladder, np.arange(8), last) > ALPHA, "nobody knows how their hosts wander"
+    wandering = ladder + np.linspace(-1, 1, 9) * np.tile([5.0, -5.0, 3.0, 0.0], 2)[:, None]
+    assert chance_of(wandering, on, last) > ALPHA
+
+
 def chance_of(cells: Floats, hosts: Index, rows: Index) -> float:
     return chance_of_levels(cells, np.zeros_like(hosts), hosts, rows, rows)
 
