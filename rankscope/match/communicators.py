@@ -1,6 +1,7 @@
 """The communicators of a run: by name in the metadata, else inferred from the ends."""
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,9 @@ LATENESS_SHARE = 0.2
 
 LEAST_SAMPLES = 5
 """Fewest instances that tell how well ends agree."""
+
+FEWEST_SAMPLES = 3
+"""Fewest instances whose ends tell groups of one size apart, if they agree each time."""
 
 SPLITTABLE = ("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter")
 """Operations that no rank can leave before all ranks have arrived, ascending."""
@@ -111,6 +115,8 @@ def communicators(streams: pl.DataFrame, calls: Middle, pipelined: bool) -> pl.D
 def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
     """rank → number of its group, by the agreement of ends; None with too few to measure it.
 
+    Of fewer than LEAST_SAMPLES, all ends must agree, and the groups must have one size.
+
     The time between two ends is the same for all members, whatever the offsets of their clocks,
     where it is too short for drift. Ranks that only do the same wander apart meanwhile, the longer
     the more. Ends of other communicators may coincide as well. Only ranks whose ends agree closely
@@ -129,7 +135,7 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
         .sort("rank", "iteration", "operation", "ordinal")
     )
     count = common.height // max(len(ranks), 1)
-    if count < LEAST_SAMPLES:
+    if count < FEWEST_SAMPLES:
         return None
     shape = (len(ranks), count)
     ends, arrivals = (
@@ -137,7 +143,9 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
         for name in ("end_ns", "arrival_ns")
     )
     lag = _steady_lag(ends)
-    apart = distances(ends[:, lag:] - ends[:, :-lag])
+    between = ends[:, lag:] - ends[:, :-lag]
+    few = count < LEAST_SAMPLES
+    apart = _furthest(between) if few else distances(between)
     if "bytes" in common.columns:
         apart[_other_sizes(common, shape)] = np.inf
     strangers = apart.copy()
@@ -146,6 +154,9 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
     del strangers
     close = float(np.clip(NEIGHBOURS * nearest, SHARPEST_NS, LARGEST_NS))
     group = _linked(apart <= close)
+    if few:
+        alike = len({*np.unique(group, return_counts=True)[1].tolist()}) == 1
+        return dict(zip(ranks, np.array(ranks)[group].tolist(), strict=True)) if alike else None
     kinds = common.select(kind=pl.struct("operation", "ordinal").rank("dense"))["kind"]
     kind_numbers = kinds.head(ends.shape[1]).to_numpy()
     if np.unique(kind_numbers, return_counts=True)[1].max() < LEAST_SAMPLES:
@@ -242,6 +253,12 @@ def _completed(
         if not joined.any():
             return group
         group = _linked(joined | joined.T | (group[:, None] == group))
+
+
+def _furthest(values: Floats) -> Floats:
+    """The largest difference between any two rows; shape (n, n) of (n, m)."""
+    differences = (np.abs(np.subtract.outer(column, column)) for column in values.T)
+    return reduce(np.maximum, differences)
 
 
 def distances(values: Floats) -> Floats:
