@@ -115,9 +115,9 @@ def late_by_unmatched(judged: Judgement) -> Verdict | None:
     inputs, held = judged.inputs, judged.inputs.held_up
     if held is None or inputs.stages():
         return None
-    waited, usual = (
-        int(held[name].quantile(0.5, "lower") or 0) for name in ("wait_ns", "unmatched_ns")
-    )
+    # half of the ranks may be late
+    waited = int(held["wait_ns"].quantile(0.5, "higher") or 0)
+    usual = int(held["unmatched_ns"].quantile(0.5, "lower") or 0)
     late = held.filter(
         pl.col("wait_ns") <= HALF * waited, pl.col("unmatched_ns") - usual >= HALF * waited
     )

@@ -128,9 +128,11 @@ def begun_apart(waited_ms: int, *, of_captures: bool = False) -> Verdict:
     return judge(replace(inputs(), run=run))
 
 
-def late_by_unmatched(more_ms: int, *, stages: frozenset[tuple[int, ...]] = frozenset()) -> Verdict:
-    """Rank 5 comes last, and calls of its own that were not matched take longer."""
-    late = np.arange(RANKS) == 5
+def late_by_unmatched(
+    more_ms: int, first: int = 5, last: int = 5, *, stages: frozenset[tuple[int, ...]] = frozenset()
+) -> Verdict:
+    """Some ranks come last, and calls of their own that were not matched take longer."""
+    late = (np.arange(RANKS) >= first) & (np.arange(RANKS) <= last)
     held = pl.DataFrame(
         {
             "rank": range(RANKS),
@@ -344,6 +346,10 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
     "late by calls without a match": (lambda: late_by_unmatched(390), """
         Inconclusive: no rank works longer beyond chance, but the others wait 400.0 ms (20 % of the
         time) for rank 5, which spends 390.0 ms more in communication that could not be matched
+        across ranks: a link may be slow, or what they wait for there is late."""),
+    "half of the ranks late by calls without a match": (lambda: late_by_unmatched(390, 4, 7), """
+        Inconclusive: no rank works longer beyond chance, but the others wait 400.0 ms (20 % of the
+        time) for ranks 4-7, which spend 390.0 ms more in communication that could not be matched
         across ranks: a link may be slow, or what they wait for there is late."""),
     "late, but hardly by calls without a match": (lambda: late_by_unmatched(199), """
         Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of the
