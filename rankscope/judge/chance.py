@@ -79,6 +79,7 @@ def chance_of_levels(
     suspects: Index,
     then: Flags | None = None,
     changes: bool = False,
+    nature: float = inf,
 ) -> float:
     """How likely noise that lasts, or that a host's ranks share, lifts ranks as far as these are.
 
@@ -91,12 +92,13 @@ def chance_of_levels(
         cells: rank by iteration.
         roles: the role of each rank; ranks are compared within it.
         hosts: the host of each rank.
-        rows: the ranks. The chance is 0 where they have no two other ranks of a role, and where the
-            levels of the others, on the same hosts, are constant: no noise is.
+        rows: the ranks. The chance is 0 where they have no two other ranks of a role.
         suspects: the ranks and others that may be slow. Their levels tell nothing of noise.
         then: the iterations in which the ranks are slow; None: all.
         changes: whether the cells are changes of ranks. The chance is 1 where all other ranks are
             on one host, and some of these on another: nobody knows how hosts change.
+        nature: how far ranks differ although none is slow, as a standard deviation. Where levels of
+            others on the same hosts scatter by more, and are constant, this is the noise.
     """
     others = np.isin(roles, roles[rows])
     ranks, on_hosts = int(others.sum()), np.unique(hosts[others], return_inverse=True)[1]
@@ -112,8 +114,10 @@ def chance_of_levels(
         cells[roles == role] -= cells[(roles == role) & others].mean(axis=0)
     level = float(cells[rows].mean())
     calm, beside = cells[others], cells[suspects]
-    if not (changes or len(elsewhere)) and _are_constant(calm):
-        return 0.0
+    scatter = sqrt(float((calm * calm).mean()))
+    if scatter > nature and not len(elsewhere) and _are_constant(calm):
+        levels = np.random.default_rng(1).standard_normal((SHUFFLES, ranks))
+        return float((_lead(levels, len(rows), count) * nature >= level).mean())
     beside = beside - beside.mean(axis=1, keepdims=True)
     if then is not None and not then.all():
         for some in (then, ~then):
@@ -141,12 +145,17 @@ def chance_of_levels(
         levels = sqrt(1 - common) * draw.standard_normal((SHUFFLES, ranks))
         within = 2 * alike * draw.standard_gamma(degrees / alike / 2, SHUFFLES)  # perhaps 0
         levels += sqrt(common) * draw.standard_normal((SHUFFLES, ranks))[:, on_hosts]
-        levels.sort(axis=1)
+        lead = _lead(levels, len(rows), count)
         squares = levels[:, :count].var(axis=1) * count / max(count - alike, 1) * free + within
-        above = levels[:, -len(rows) :].mean(axis=1) - levels[:, :count].mean(axis=1)
-        drawn = above / np.sqrt(squares / (free + degrees))
+        drawn = lead / np.sqrt(squares / (free + degrees))
         reached = max(reached, int((drawn * sqrt(error) >= level).sum()))
     return reached / SHUFFLES
+
+
+def _lead(levels: Floats, most: int, least: int) -> Floats:
+    """What the mean of the `most` highest of each row exceeds that of the `least` lowest; sorts."""
+    levels.sort(axis=1)
+    return np.asarray(levels[:, -most:].mean(axis=1) - levels[:, :least].mean(axis=1))
 
 
 def _are_constant(cells: Floats) -> bool:

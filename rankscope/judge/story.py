@@ -4,7 +4,7 @@ See METHOD.md#verdict.
 """
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import polars as pl
@@ -274,8 +274,8 @@ def _costliest_set(
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
                 then = np.ones(len(blocks), dtype=np.bool_)
-            layout = excess.roles, excess.hosts
-            levels = chance_of_levels(cells, *layout, rows, apart, then)
+            layout, nature = (excess.roles, excess.hosts), BY_NATURE if spans is None else inf
+            levels = chance_of_levels(cells, *layout, rows, apart, then, nature=nature)
             if not (pattern.period or then.all()):  # or by how the others change, if that is rarer
                 change = chance_of_levels(_change(cells, then), *layout, rows, apart, changes=True)
                 levels = min(levels, change / RARE)

@@ -136,19 +136,20 @@ def test_two_hosts_that_each_wander_for_all_of_a_run_tell_nothing() -> None:
     assert chance_of(on[:, None] * np.repeat([9.0, 11.0], 4), on, np.flatnonzero(on)) == 1.0
 
 
-def test_constant_levels_are_no_noise() -> None:
+def test_constant_levels_are_no_noise_beyond_those_of_devices() -> None:
     """As of ranks that attend to ever longer parts of a sequence: the last of each four is slow."""
-    draw, on = np.random.default_rng(0), np.repeat([0, 1], 4)
+    draw, on, last = np.random.default_rng(0), np.repeat([0, 1], 4), np.array([3, 7])
     ladder = np.tile([-6.0, 0.0, 8.0, 16.0], 2)[:, None] + 0.3 * draw.standard_normal((8, 9))
-    last = np.array([3, 7])
-    assert chance_of(ladder, on, last) <= ALPHA
-    assert chance_of(ladder, np.arange(8), last) > ALPHA, "nobody knows how their hosts wander"
+    assert chance_of(ladder, on, last, 2.0) <= ALPHA < chance_of(ladder, on, last)
+    assert chance_of(ladder, on, last, 6.0) > ALPHA, "devices differ as much"
+    assert chance_of(ladder / 5, on, last, 2.0) > ALPHA, "these scatter by less than devices"
+    assert chance_of(ladder, np.arange(8), last, 2.0) > ALPHA, "nobody knows how hosts wander"
     wandering = ladder + np.linspace(-1, 1, 9) * np.tile([5.0, -5.0, 3.0, 0.0], 2)[:, None]
-    assert chance_of(wandering, on, last) > ALPHA
+    assert chance_of(wandering, on, last, 2.0) > ALPHA
 
 
-def chance_of(cells: Floats, hosts: Index, rows: Index) -> float:
-    return chance_of_levels(cells, np.zeros_like(hosts), hosts, rows, rows)
+def chance_of(cells: Floats, hosts: Index, rows: Index, nature: float = np.inf) -> float:
+    return chance_of_levels(cells, np.zeros_like(hosts), hosts, rows, rows, nature=nature)
 
 
 def test_a_rank_that_is_alone_in_its_role_says_nothing_of_the_noise() -> None:

@@ -74,6 +74,20 @@ def test_nobody_is_slow_in_noise(seed: int) -> None:
     assert ranks_of(story(tails)) == []
 
 
+@pytest.mark.parametrize("ranks", [8, 16])
+def test_devices_that_always_differ_by_nature_are_not_slow(ranks: int) -> None:
+    draw = np.random.default_rng(ranks)
+    for _ in range(10):
+        late = draw.normal(0.0, 1.5, (ranks, 1)) + draw.normal(0.0, 0.1, (ranks, 10))
+        assert not story_of(excess(late, per_host=4)).slow
+
+
+def test_ranks_that_are_given_ever_more_are_slow() -> None:
+    """Of four parts of a sequence, the last one costs most."""
+    late = np.tile([-6.0, 0.0, 8.0, 16.0], 2)[:, None] + noise(8, 9)
+    assert (3, 7) in ranks_of(story_of(excess(late, per_host=4)))
+
+
 def test_a_rank_that_is_slower_than_noise_by_little() -> None:
     late = noise(8, 40, 2.0)
     late[3] += 3.0
