@@ -118,8 +118,9 @@ def late_by_unmatched(judged: Judgement) -> Verdict | None:
     # half of the ranks may be late
     waited = int(held["wait_ns"].quantile(0.5, "higher") or 0)
     usual = int(held["unmatched_ns"].quantile(0.5, "lower") or 0)
+    unmatched = pl.col("unmatched_ns")  # at most 0 where others hide more of the same transfers
     late = held.filter(
-        pl.col("wait_ns") <= HALF * waited, pl.col("unmatched_ns") - usual >= HALF * waited
+        pl.col("wait_ns") <= HALF * waited, unmatched - usual >= HALF * waited, unmatched > 0
     )
     if waited < MUCH * inputs.total_ns or late.is_empty():
         return None
