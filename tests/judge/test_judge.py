@@ -589,13 +589,8 @@ def test_who_is_given_more_work_has_no_slow_device() -> None:
 @pytest.mark.parametrize("own_ms", [10, 0])
 def test_who_hides_less_of_the_same_transfers_makes_no_calls_without_a_match(own_ms: int) -> None:
     """Seven ranks hide 390 ms of transfers behind work, and wait for the one that hides none."""
-    late = np.arange(RANKS) == 5
-    held = pl.DataFrame(
-        {
-            "rank": range(RANKS),
-            "wait_ns": np.where(late, 0, 400 * MS),
-            "unmatched_ns": np.where(late, own_ms * MS, -390 * MS),
-        }
-    )
+    wait, unmatched = [400 * MS] * RANKS, [-390 * MS] * RANKS
+    wait[5], unmatched[5] = 0, own_ms * MS
+    held = pl.DataFrame({"rank": range(RANKS), "wait_ns": wait, "unmatched_ns": unmatched})
     sentence = judge(replace(inputs(), held_up=held)).sentence
     assert ("could not be matched" in sentence) == (own_ms > 0)
