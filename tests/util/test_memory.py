@@ -60,6 +60,13 @@ def test_a_process_looks_for_garbage_again_once_it_has_more_than_it_was_left_wit
     assert keeps_garbage(KEPT)
 
 
+def test_a_process_that_cannot_read_how_much_it_has_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(memory, "PAGES", tmp_path)
+    memory.give_back(0)
+
+
 def keeps_garbage(worth_bytes: int) -> bool:
     """Whether what only refers to itself stays where that much memory is worth giving back."""
     gc.disable()
