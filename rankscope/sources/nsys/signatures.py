@@ -51,11 +51,10 @@ class Signatures:
 
 
 def _cut_early(keys: pl.DataFrame) -> pl.DataFrame:
-    """KEYS without DETAILS in half the time of `without_suffix`; unchanged if a text has lines."""
-    if keys["text"].str.contains("\n", literal=True).any():
-        return keys
+    """KEYS, texts of one line without DETAILS, in half the time of `without_suffix`."""
     text = pl.col("text")
-    return keys.with_columns(text.cast(pl.Binary).bin.slice(0, text.str.find(MARK)).cast(pl.String))
+    mark = pl.when(~text.str.contains("\n", literal=True)).then(text.str.find(MARK))
+    return keys.with_columns(text.cast(pl.Binary).bin.slice(0, mark).cast(pl.String))
 
 
 def without_suffix(text: pl.Series) -> pl.Series:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.sources.nsys.signatures import KEYS, Signatures
+from rankscope.sources.nsys.signatures import KEYS, Signatures, _cut_early
 
 DETAILED = [
     "aten::mm",
@@ -84,3 +84,10 @@ def test_details_of_calls_are_no_part_of_a_name() -> None:
         None,
         None,
     ]
+
+
+def test_a_text_of_several_lines_leaves_the_others_cut() -> None:
+    """Else each call of its chunk would be a signature of its own until later."""
+    texts = ["aten::mm, seq = 7", "two\nlines, seq = 8", "aten::mm, sizes = [[1]]", None]
+    cut = _cut_early(pl.DataFrame({"text": texts}))["text"].to_list()
+    assert cut == ["aten::mm", texts[1], "aten::mm", None]
