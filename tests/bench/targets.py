@@ -275,7 +275,7 @@ def _auto(bench: Bench, megabytes: float) -> list[str]:
     return bench.line(
         f"CPU time of `--iteration auto` beside markers, report of {megabytes:g} MB",
         lambda at: took[f"auto@{at}"].cpu_s / took[f"markers@{at}"].cpu_s,
-        1.5,
+        1.3,
         "×",
     )
 
@@ -312,12 +312,12 @@ def across(bench: Bench) -> Iterator[list[str]]:
             {words: bench.run(*where, *words, tree=tree, own=cache) for words in ((), *OTHERS)}
         )
     run = "1,024 ranks × 1,000 × 20 with `why`"
-    yield bench.line(f"end of ingest, {run}", lambda at: ends[at].seconds, 15, "s")
+    yield bench.line(f"end of ingest, {run}", lambda at: ends[at].seconds, 12, "s")
     yield bench.line("its peak memory", lambda at: ends[at].peak_bytes / 1e9, 1.5, "GB")
     for words in asked[0]:
         what = " ".join(("imbalance", *words))
         yield bench.line(
-            f"`{what}`, {run}", lambda at, words=words: asked[at][words].seconds, 5, "s"
+            f"`{what}`, {run}", lambda at, words=words: asked[at][words].seconds, 4, "s"
         )
 
 
