@@ -201,7 +201,9 @@ def mean_of(values: Floats, groups: Index) -> Floats:
     return means
 
 
-def chance_of_largest(amounts: Floats, others: Floats, noise: float, free: float = inf) -> float:
+def chance_of_largest(
+    amounts: Floats, others: Floats, noise: float, deviation: float = 0.0, free: float = inf
+) -> float:
     """How likely it is that the largest values lie apart from all others as far as they do.
 
     What exceeds the noise is taken as a power law of unknown index. The logarithms of the ratios of
@@ -215,8 +217,9 @@ def chance_of_largest(amounts: Floats, others: Floats, noise: float, free: float
     Args:
         amounts: the values in question.
         others: all others.
-        noise: up to which they are noise: `NOISE` deviations.
-        free: the degrees of freedom of the noise.
+        noise: up to which they are noise.
+        deviation: of the noise alone.
+        free: its degrees of freedom.
     """
     tail = others[others > noise]
     largest = float(tail.max(initial=noise))
@@ -227,7 +230,7 @@ def chance_of_largest(amounts: Floats, others: Floats, noise: float, free: float
         if free >= NOISE**2:
             return chance
         drawn = np.random.default_rng(1).standard_t(free, (SHUFFLES, len(amounts) + others.size))
-        reached = np.sort(drawn, axis=1)[:, -len(amounts)] >= NOISE * amounts.min() / noise
+        reached = np.sort(drawn, axis=1)[:, -len(amounts)] * deviation >= amounts.min()
         return max(chance, float(reached.mean()))
     tail_sum = float(np.log(tail / (noise or tail.min())).sum())
     gap = len(amounts) * float(np.log(amounts.min() / largest))

@@ -396,9 +396,9 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
-        if chance_of_largest(amounts, background, differing(noise), free) <= ALPHA and (
-            rare or _are_theirs(excess, noise, np.flatnonzero(named))
-        ):
+        chance = chance_of_largest(amounts, background, differing(noise), noise, free)
+        theirs = rare or _are_theirs(excess, noise, np.flatnonzero(named))
+        if chance <= ALPHA and theirs:
             significant = len(facts)
     return _by_rank(facts[:significant], len(numbers))
 

@@ -82,11 +82,11 @@ def test_few_values_tell_less_of_the_noise() -> None:
     """One of four ranks in one step: its noise is known by three values."""
     others, noise = np.full(3, 0.1), 5.0
     assert chance_of_largest(np.array([7.0]), others, noise) <= ALPHA
-    assert chance_of_largest(np.array([7.0]), others, noise, free=3) > ALPHA
-    assert chance_of_largest(np.array([15.0]), others, noise, free=3) <= ALPHA
+    assert chance_of_largest(np.array([7.0]), others, noise, 1.0, 3) > ALPHA
+    assert chance_of_largest(np.array([15.0]), others, noise, 1.0, 3) <= ALPHA
     draw = np.random.default_rng(2)
     chances = [
-        chance_of_largest(values[-1:], values[:-1], 5.0, free=3)
+        chance_of_largest(values[-1:], values[:-1], 5.0, 1.0, 3)
         for values in np.sort(draw.standard_t(3, (2_000, 4)), axis=1)
     ]
     assert np.mean(np.array(chances) <= ALPHA) <= 2 * ALPHA
