@@ -397,8 +397,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
         chance = chance_of_largest(amounts, background, differing(noise), noise, free)
-        theirs = rare or _are_theirs(excess, noise, np.flatnonzero(named))
-        if chance <= ALPHA and theirs:
+        if chance <= ALPHA and (rare or _are_theirs(excess, noise, np.flatnonzero(named))):
             significant = len(facts)
     return _by_rank(facts[:significant], len(numbers))
 

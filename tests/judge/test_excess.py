@@ -1,9 +1,11 @@
 """The excess of ranks over their role, by phase: METHOD.md#verdict."""
 
+import numpy as np
 import polars as pl
 import pytest
 
 from rankscope.judge.excess import excess_of
+from tests.judge.made import excess
 from tests.support import MS
 
 
@@ -50,3 +52,17 @@ def test_a_phase_that_few_ranks_know_has_no_more_than_its_time() -> None:
     one = excess_of(wide, "work")
     assert one.total[0, 0] == 60 * MS
     assert one.by_phase[0, 0, one.phases.index("load")] == 30 * MS
+
+
+def test_transfers_take_as_long_in_an_iteration_with_twice_the_work() -> None:
+    """Work takes half of an iteration, so this one is longer by half."""
+    late = np.zeros((4, 5))
+    late[:, 2] = 50.0
+    late[0] += 15.0
+    assert excess(late).share[0].round(6).tolist() == [0.15, 0.15, 0.1, 0.15, 0.15]
+
+
+def test_long_iterations_of_unknown_work_change_no_other() -> None:
+    late = np.zeros((4, 5))
+    late[0], late[:, 2:] = 15.0, np.nan
+    assert excess(late, np.array([100.0, 100, 300, 300, 300])).share[0, :2].tolist() == [0.15, 0.15]

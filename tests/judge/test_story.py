@@ -14,20 +14,6 @@ from tests.judge.made import excess, noise, ranks_of, story
 from tests.support import MS
 
 
-def test_transfers_take_as_long_in_an_iteration_with_twice_the_work() -> None:
-    """Work takes half of an iteration, so this one is longer by half."""
-    late = np.zeros((4, 5))
-    late[:, 2] = 50.0
-    late[0] += 15.0
-    assert excess(late).share[0].round(6).tolist() == [0.15, 0.15, 0.1, 0.15, 0.15]
-
-
-def test_long_iterations_of_unknown_work_change_no_other() -> None:
-    late = np.zeros((4, 5))
-    late[0], late[:, 2:] = 15.0, np.nan
-    assert excess(late, np.array([100.0, 100, 300, 300, 300])).share[0, :2].tolist() == [0.15, 0.15]
-
-
 def test_ranks_that_wait_launch_ahead() -> None:
     """Rank 1 loads 30 ms; after that its device starves for 20 ms, as all would without waits."""
     late = np.zeros((4, 20))
