@@ -1,4 +1,4 @@
-"""What a verdict is told of how communication holds up the ranks."""
+"""How long communication holds up each rank, in the input of a verdict."""
 
 import polars as pl
 
