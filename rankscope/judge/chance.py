@@ -153,7 +153,10 @@ def chance_of_levels(
 
 
 def _lead(levels: Floats, most: int, least: int) -> Floats:
-    """What the mean of the `most` highest of each row exceeds that of the `least` lowest; sorts."""
+    """How far the mean of the `most` highest of each row lies above that of the `least` lowest.
+
+    The rows are sorted in place.
+    """
     levels.sort(axis=1)
     return np.asarray(levels[:, -most:].mean(axis=1) - levels[:, :least].mean(axis=1))
 
