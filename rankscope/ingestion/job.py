@@ -348,7 +348,7 @@ class IngestJob:
     def _bad(self, file: ReportFile, error: RankscopeError) -> None:
         """Raise the error of a bad report, or list the report as skipped."""
         if not isinstance(error, UnlikeOthers) and (not self.skip or isinstance(error, UsageError)):
-            if isinstance(error, UnreadableReport):
+            if isinstance(error, UnreadableReport) and not self.options.alone:
                 error.hint += f"; or leave such reports out: {self.command} --on-error skip"
             raise error
         self._skipped(file, error.message)

@@ -3,7 +3,7 @@
 import polars as pl
 
 from rankscope.judge.hidden_waits import hidden_wait
-from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.judgement import Judgement
 from rankscope.judge.levels import HALF, LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
@@ -54,7 +54,7 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
         return inconclusive(
             "the work of the ranks is unknown, because "
             + ("collectives alone are recorded" if alone else "their times include waits"),
-            LACKING if run.has_device else advice(Record.DEVICE, run.recorder),
+            _of_device(run),
         )
     if inputs.total_ns > 0:
         return None
@@ -62,6 +62,13 @@ def nothing_to_judge(inputs: VerdictInputs) -> Verdict | None:
         "the length of the iterations is unknown or 0",
         "select other iterations with --iter-range, or ingest with another --iteration",
     )
+
+
+def _of_device(run: RunSummary) -> str:
+    """How the device's times would be known."""
+    if not run.has_device:
+        return advice(Record.DEVICE, run.recorder)
+    return "ask for --clock gpu" if run.host_asked else LACKING
 
 
 def may_be_unlike(judged: Judgement) -> Verdict | None:
@@ -73,9 +80,7 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
         return inconclusive(
             "loading is balanced, but the later phases are unknown, because their times include "
             "waits",
-            ("ask for --clock gpu" if run.host_asked else LACKING)
-            if run.has_device
-            else f"{advice(Record.DEVICE, run.recorder)}; or annotate the all-reduce",
+            _of_device(run) + "; or annotate the all-reduce" * (not run.has_device),
         )
     if missing := len(run.missing_ranks):
         return inconclusive(

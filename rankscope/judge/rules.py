@@ -1,7 +1,7 @@
 """The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -462,18 +462,33 @@ def balanced(judged: Judgement) -> Verdict:
     if (fast := _fast(judged)) is not None:
         details += f"; {fast.difference}, and if all needed as little the run would save "
         details += judged.part(fast.gain_ns)
-    is_held_up = (inputs.exposed_transfer_ns or 0) >= MUCH * inputs.total_ns
     return Verdict(
         kind=VerdictKind.BALANCED,
-        next=COMPARE_LINKS
-        if is_held_up
-        else "look for time that all ranks lose in the same way: rankscope imbalance --by phase",
+        next=_lost_by_all(inputs),
         sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
         f"{counted(len(inputs.excess.ranks), 'rank')}, "
         f"{'' if unsaid else nobody}all imbalance together costs "
         f"{judged.part(judged.cost_ns)} of the time{details}{aside}",
         leading=leading if aside else None,
     )
+
+
+def _lost_by_all(inputs: VerdictInputs) -> str:
+    """What to look at where the ranks are alike: what costs them most, of what costs much."""
+    lengths, least = inputs.excess.lengths, MUCH * inputs.total_ns
+    usual, transfer = float(np.nanmedian(lengths)), inputs.exposed_transfer_ns or 0
+    longer = lengths >= (1.0 + HALF) * usual
+    lost = float(lengths[longer].sum()) - usual * longer.sum()
+    if lost >= max(transfer, least):
+        numbers = [*compress(inputs.numbers, longer.tolist())]
+        return (
+            f"see why {agreeing(len(numbers), 'iteration')} {span(numbers, MOST_LISTED)} "
+            f"{agreeing(len(numbers), 'takes', 'take')} longer on all ranks: rankscope imbalance "
+            "--by iteration"
+        )
+    if transfer >= least:
+        return COMPARE_LINKS
+    return "look for time that all ranks lose in the same way: rankscope imbalance --by phase"
 
 
 def _may_be_by_design(judged: Judgement, leading: Leading, *, is_stage: bool = False) -> Verdict:

@@ -258,7 +258,10 @@ def _expand(paths: Iterable[str | Path]) -> Iterator[Path]:
             yield from map(Path, matches)
         else:
             raise UsageError(
-                f"{text}: no such file or folder", hint="check the path; globs may need quotes"
+                f"{text}: no such file or folder",
+                hint="copy the reports to a disk first"
+                if "://" in str(text)
+                else "check the path; globs may need quotes",
             )
 
 

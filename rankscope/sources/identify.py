@@ -41,6 +41,9 @@ OF_WORLD = re.compile(r"(?:^|[_\-.])([0-9]{1,6})[_\-]of[_\-]([0-9]{1,6})(?!\d)",
 
 NAME_HINT = "give the place of the rank in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
+UNNAMED = re.compile(r"(?<!\\)\((?!\?)")
+"""The start of a group without a name, in a pattern."""
+
 ONE_AT_A_TIME = "or read the reports one by one, each with --rank N"
 
 PID_HINT = "or have them numbered in the order of process ids: --rank-pattern '(?P<pid>\\d+)'"
@@ -78,8 +81,10 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
             hint="quote it for the shell",
         ) from error
     if not {"rank", "pid"} & compiled.groupindex.keys() and not place_groups(compiled):
+        named = UNNAMED.sub("(?P<rank>", text, count=1)
         raise UsageError(
-            f"--rank-pattern '{text}' has no group named rank", hint=NAME_HINT.split(": ")[1]
+            f"--rank-pattern '{text}' has no group named rank",
+            hint=NAME_HINT.split(": ")[1] if named == text else f"--rank-pattern '{named}'",
         )
     return compiled
 

@@ -75,7 +75,9 @@ def test_bad_reports_can_be_skipped_and_are_listed(
     cli("ingest", folder).refused(3, leave_out)
     packed.unlink()
     (folder / "notes.txt").write_text("text", "utf-8")
-    cli("ingest", folder / "notes.txt").refused(3, "notes.txt: is not a report", "name a folder")
+    only = cli("ingest", folder / "notes.txt")
+    only.refused(3, "notes.txt: is not a report", "name a folder")
+    assert "leave such reports out" not in only.err, "nothing would be left"
     reports[1].write_bytes(b"")
     cli("ingest", folder).refused(3, leave_out)
     output = cli("ingest", reports[0].parent, "--on-error", "skip", "--format", "json").document

@@ -70,6 +70,7 @@ BEFORE = [
     ({"ranks": 1}, "only one rank", "two ranks"),
     ({"blind_ranks": tuple(range(1, 8))}, "no communication is visible", "all-reduce"),
     ({"metric": None}, "include waits", "--trace=cuda,nvtx"),
+    ({"metric": None, "has_device": True, "host_asked": True}, "include waits", "--clock gpu"),
 ]
 AFTER = [
     ({"metric": "load"}, "loading is balanced", "--trace=cuda,nvtx"),

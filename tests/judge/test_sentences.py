@@ -439,3 +439,25 @@ def test_all_ranks_get_slow(slow: Callable[[int], bool], words: str) -> None:
     """The usual iteration takes 100 ms, and the others what the median rank works more or less."""
     sentence = judge(late(range(RANKS), slow, 30)).sentence
     assert f"on all ranks, iterations take {words}" in sentence
+
+
+@pytest.mark.parametrize(
+    ("longer", "transfer_ms", "looks"),
+    [
+        ({7: 300}, 5, "see why iteration 7 takes longer on all ranks: rankscope imbalance --by it"),
+        ({7: 300, 12: 250, 13: 250}, 5, "see why iterations 7, 12-13 take longer on all ranks: "),
+        ({7: 300}, 11, "--by collective"),  # costs more
+        ({7: 140}, 0, "--by phase"),  # not half as long again
+        ({7: 180}, 0, "--by phase"),  # 3.8 % of the time
+    ],
+)
+def test_iterations_that_are_long_on_all_ranks_are_what_to_look_at(
+    longer: dict[int, int], transfer_ms: int, looks: str
+) -> None:
+    wide = wide_of([(rank, i, 0.0) for rank in range(RANKS) for i in range(COUNT)])
+    length = pl.col("iteration").replace_strict(longer, default=100) * MS
+    given = inputs_of(wide.with_columns(iteration_ns=length), run=SUMMARY)
+    given = replace(given, exposed_transfer_ns=transfer_ms * MS * COUNT)
+    verdict = judge(given, Exact(given.excess))
+    assert verdict.kind is VerdictKind.BALANCED
+    assert looks in verdict.next

@@ -102,6 +102,12 @@ def test_a_path_that_is_not_there_is_named(tmp_path: Path, path: str) -> None:
         discover([tmp_path / path])
 
 
+def test_an_address_is_no_path() -> None:
+    with pytest.raises(UsageError, match="no such file") as refused:
+        discover(["s3://bucket/traces"])
+    assert refused.value.hint == "copy the reports to a disk first"
+
+
 def test_a_folder_without_reports_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=str(tmp_path)) as refused:
         discover([tmp_path])

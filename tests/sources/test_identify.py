@@ -188,6 +188,13 @@ def test_patterns_that_cannot_tell_a_rank(text: str) -> None:
         pattern(text)
 
 
+@pytest.mark.parametrize("text", [r"rank(\d+)", r"rank(\d+)_(\w+)", r"(?:r|\()rank(\d+)"])
+def test_a_group_without_a_name_is_taken_for_that_of_the_rank(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        pattern(text)
+    assert refused.value.hint == f"--rank-pattern '{text.replace('k(', 'k(?P<rank>', 1)}'"
+
+
 @pytest.mark.parametrize("own", [r"gpu(?P<rank>\d+)", r"(?P<rank>rank)_"])
 def test_a_pattern_that_finds_no_number_names_the_file(own: str) -> None:
     with pytest.raises(UsageError, match=r"rank_1\.sqlite.*--rank-pattern"):

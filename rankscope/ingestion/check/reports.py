@@ -19,12 +19,27 @@ from rankscope.ingestion.runs import shell_arguments
 from rankscope.ingestion.workers import Results, map_reports
 from rankscope.match.selection import auto_clock
 from rankscope.model.options import WHOLE, ShapingOptions
-from rankscope.model.reports import CheckedReport, RankRows, ReportFile, ReportRows
+from rankscope.model.reports import (
+    CheckedReport,
+    CheckWarning,
+    RankRows,
+    ReportFile,
+    ReportRows,
+)
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.identify import pattern
 from rankscope.util.grouping import grouped
 from rankscope.util.wording import and_more, counted
+
+LOST_BY_CUT = {
+    "clocks-unaligned",
+    "collectives-missing",
+    "iteration-cut",
+    "records-missing",
+    "waits-hidden",
+}
+"""Codes of what a report lacks if it ends amid its events, and a whole copy may hold."""
 
 
 def check(
@@ -93,14 +108,18 @@ def check(
     warnings = grouped((*compared, *_copied(copies)))
     clocks = _clocks(readable, number_of)
     reports = [*map(checked, readable), *unread]
+
+    def told(report: CheckedReport) -> tuple[CheckWarning, ...]:
+        problems = (*report.problems, *warnings.get(report.path, ()))
+        untold = {"gpu-sparse"} if clocks.get(report.path) == "gpu" else set[str]()
+        if any(problem.code == "report-cut" for problem in problems):
+            untold |= LOST_BY_CUT
+        return tuple(problem for problem in problems if problem.code not in untold)
+
     return tuple(
         replace(
             report,
-            problems=tuple(
-                problem
-                for problem in (*report.problems, *warnings.get(report.path, ()))
-                if problem.code != "gpu-sparse" or clocks.get(report.path) != "gpu"
-            ),
+            problems=told(report),
             clock=clocks.get(report.path),
             run=number_of.get(report.path, 1),
         )

@@ -284,6 +284,22 @@ def test_a_trace_with_the_device_is_not_advised_to_record_it(tmp_path: Path) -> 
     assert not any("ProfilerActivity.CUDA" in each for each in lacking)
 
 
+@pytest.mark.parametrize("kept", [0, 8])
+def test_what_a_cut_trace_lacks_is_not_advised_to_be_recorded(tmp_path: Path, kept: int) -> None:
+    """All or most of its device's events came after the cut."""
+
+    def device_last(_rank: int, trace: dict[str, Any]) -> None:
+        trace["traceEvents"].sort(key=lambda each: each.get("cat") == "kernel")
+
+    folder = write(tmp_path / "job", Job(steps=3), device_last)
+    path = folder / "rank3.pt.trace.json"
+    text = path.read_text()
+    path.write_text('"cat": "kernel"'.join(text.split('"cat": "kernel"')[: 1 + kept]))
+    [*_, cut] = check([folder])
+    told = {problem.code for problem in cut.problems} - {"nothing-to-compare"}
+    assert told == {"report-cut", "few-iterations", "phases-from-operators"}
+
+
 def test_a_line_of_advice_is_a_whole_clause(tmp_path: Path) -> None:
     def lossy(_rank: int, trace: dict[str, Any]) -> None:
         gone = [id(each) for each in kernels(trace)[::3]]
