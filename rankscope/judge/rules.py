@@ -56,6 +56,11 @@ BALANCE_INPUT = "balance the input of the ranks: sequence lengths, batch sizes, 
 
 BALANCE_ROLES = "balance the work of the roles: layers per stage, embedding and loss"
 
+COMPARE_GROUPS = (
+    "compare what both groups do, and their devices and hosts: models, clocks, power limits, "
+    "versions"
+)
+
 COMPARE_LINKS = (
     "compare the bandwidth with what the links can do: rankscope imbalance --by collective"
 )
@@ -293,7 +298,7 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
         "either the latter are slow, although they are the majority, or the former are unusually "
         f"fast. If all were as fast, the run would save {judged.at_most}{duration(fast.gain_ns)}, "
         f"{percent(fast.gain_ns / inputs.total_ns)} of the time",
-        "compare the devices and hosts of both groups: models, clocks, power limits, versions",
+        COMPARE_GROUPS,
         _leading(judged, fast.others, fast.gain_ns, inputs.story.fast),
     )
 
@@ -464,7 +469,7 @@ def balanced(judged: Judgement) -> Verdict:
         details += judged.part(fast.gain_ns)
     return Verdict(
         kind=VerdictKind.BALANCED,
-        next=_lost_by_all(inputs),
+        next=_costliest(inputs, fast),
         sentence=f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of "
         f"{counted(len(inputs.excess.ranks), 'rank')}, "
         f"{'' if unsaid else nobody}all imbalance together costs "
@@ -473,21 +478,25 @@ def balanced(judged: Judgement) -> Verdict:
     )
 
 
-def _lost_by_all(inputs: VerdictInputs) -> str:
-    """What to look at where the ranks are alike: what costs them most, of what costs much."""
-    lengths, least = inputs.excess.lengths, MUCH * inputs.total_ns
-    usual, transfer = float(np.nanmedian(lengths)), inputs.exposed_transfer_ns or 0
+def _costliest(inputs: VerdictInputs, fast: Fast | None) -> str:
+    """What to look at where no rank is slow: what costs most, of what costs much."""
+    lengths = inputs.excess.lengths
+    usual = float(np.nanmedian(lengths))
     longer = lengths >= (1.0 + HALF) * usual
-    lost = float(lengths[longer].sum()) - usual * longer.sum()
-    if lost >= max(transfer, least):
-        numbers = [*compress(inputs.numbers, longer.tolist())]
-        return (
+    numbers = [*compress(inputs.numbers, longer.tolist())]
+    steps = [
+        (
+            float(lengths[longer].sum()) - usual * len(numbers),
             f"see why {agreeing(len(numbers), 'iteration')} {span(numbers, MOST_LISTED)} "
             f"{agreeing(len(numbers), 'takes', 'take')} longer on all ranks: rankscope imbalance "
-            "--by iteration"
-        )
-    if transfer >= least:
-        return COMPARE_LINKS
+            "--by iteration",
+        ),
+        (inputs.exposed_transfer_ns or 0, COMPARE_LINKS),
+        (0 if fast is None else fast.gain_ns, COMPARE_GROUPS),
+    ]
+    cost, step = max(steps, key=lambda each: each[0])
+    if cost >= MUCH * inputs.total_ns:
+        return step
     return "look for time that all ranks lose in the same way: rankscope imbalance --by phase"
 
 

@@ -461,3 +461,13 @@ def test_iterations_that_are_long_on_all_ranks_are_what_to_look_at(
     verdict = judge(given, Exact(given.excess))
     assert verdict.kind is VerdictKind.BALANCED
     assert looks in verdict.next
+
+
+@pytest.mark.parametrize(("transfer_ms", "looks"), [(19, "both groups"), (21, "--by collective")])
+def test_what_the_others_of_fast_ranks_lose_is_what_to_look_at(
+    transfer_ms: int, looks: str
+) -> None:
+    """They need 20 ms more than ranks 2 and 5."""
+    given = late({*range(RANKS)} - {2, 5}, always)
+    verdict = judge(replace(given, exposed_transfer_ns=transfer_ms * MS * COUNT))
+    assert (verdict.kind, looks in verdict.next) == (VerdictKind.BALANCED, True)
