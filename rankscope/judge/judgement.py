@@ -159,11 +159,8 @@ def _why_bound(inputs: VerdictInputs, prices: Prices, named: Sequence[Straggler]
     for claim, gain, _ in named:
         limited = gain + 1 > prices.above_hosts(inputs.healed(claim).sum(axis=2))
         if limited or _may_load_early(inputs, claim):
-            early = "launch work" if limited else "load data"
-            return (
-                f"while others wait, they may {early} of later iterations, and they may be slower "
-                "without these waits"
-            )
+            early = "launch" if limited else "load"
+            return f"others may {early} ahead while they wait, and be slower without that"
     return None
 
 

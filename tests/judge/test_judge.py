@@ -210,8 +210,8 @@ def test_a_validation_on_one_rank_is_a_task_of_its_own(unnamed: str | None) -> N
 @pytest.mark.parametrize(
     ("phase", "first", "says"),
     [
-        ("load", 0, "others wait, they may load data of later"),
-        ("load", COUNT // 2 - 1, "others wait, they may load data of later"),  # in most iterations
+        ("load", 0, "others may load ahead while they wait"),
+        ("load", COUNT // 2 - 1, "others may load ahead while they wait"),  # in most iterations
         ("load", COUNT // 2, None),
         ("forward", 0, None),
     ],
@@ -242,7 +242,7 @@ def test_a_gain_that_the_host_of_another_rank_limits_is_a_bound(host_ms: int, bo
     given = inputs_of(wide, run=SUMMARY)
     verdict = judge(given, Exact(given.excess))
     assert (verdict.ranks, verdict.gain_is_bound) == ((3,), bound)
-    assert ("others wait, they may launch work of later" in verdict.sentence) == bound
+    assert ("others may launch ahead while they wait" in verdict.sentence) == bound
 
 
 def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
