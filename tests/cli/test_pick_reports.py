@@ -95,7 +95,8 @@ def test_exports_without_reports_cannot_be_opened_and_it_says_so(
     text = cli("pick-reports", "--db", job.db)
     assert "nsys-ui" not in text.out
     assert text.err.count("rankscope: warning: ") == 1
-    assert "and 2 more: there is no .nsys-rep file beside them" in text.err
+    assert "and 2 more: there is no .nsys-rep file beside them, which the GUI needs" in text.err
+    assert "rankscope export shows them in Perfetto" in " ".join(text.err.split())
 
 
 def test_reports_that_are_gone(cli: Cli, tmp_path: Path) -> None:

@@ -171,7 +171,10 @@ def _obstacle(report: Path, them: str) -> str:
 
     if not formats.forms(report):
         return f"reports of the format {formats.of_report(report).name} have no viewer"
-    return f"there is no .nsys-rep file beside {them}, and the GUI opens nothing else"
+    return (
+        f"there is no .nsys-rep file beside {them}, which the GUI needs; rankscope export shows "
+        f"{them} in Perfetto"
+    )
 
 
 def _problems(picks: Picks) -> list[RunWarning]:
