@@ -482,6 +482,7 @@ def _costliest(inputs: VerdictInputs, fast: Fast | None) -> str:
     """What to look at where no rank is slow: what costs most, of what costs much."""
     lengths = inputs.excess.lengths
     usual = float(np.nanmedian(lengths))
+    waited = 0 if inputs.held_up is None else int(inputs.held_up["wait_ns"].quantile(0.5) or 0)
     longer = lengths >= (1.0 + HALF) * usual
     numbers = [*compress(inputs.numbers, longer.tolist())]
     steps = [
@@ -493,6 +494,11 @@ def _costliest(inputs: VerdictInputs, fast: Fast | None) -> str:
         ),
         (inputs.exposed_transfer_ns or 0, COMPARE_LINKS),
         (0 if fast is None else fast.gain_ns, COMPARE_GROUPS),
+        (
+            waited,
+            f"see where the ranks wait for each other, {percent(waited / inputs.total_ns)} of the "
+            "time: rankscope imbalance --by collective",
+        ),
     ]
     cost, step = max(steps, key=lambda each: each[0])
     if cost >= MUCH * inputs.total_ns:

@@ -471,3 +471,16 @@ def test_what_the_others_of_fast_ranks_lose_is_what_to_look_at(
     given = late({*range(RANKS)} - {2, 5}, always)
     verdict = judge(replace(given, exposed_transfer_ns=transfer_ms * MS * COUNT))
     assert (verdict.kind, looks in verdict.next) == (VerdictKind.BALANCED, True)
+
+
+@pytest.mark.parametrize(
+    ("waited", "looks"), [(0.11, "wait for each other, 11 % of"), (0.09, "the links can do")]
+)
+def test_waits_without_a_late_rank_are_what_to_look_at(waited: float, looks: str) -> None:
+    """As of the stages of a pipeline; exposed transfers take 10 %."""
+    held = pl.DataFrame({"rank": range(RANKS), "wait_ns": round(waited * 2000 * MS)})
+    held = held.with_columns(unmatched_ns=pl.lit(0))
+    given = replace(inputs(), held_up=held, exposed_transfer_ns=200 * MS)
+    verdict = judge(given)
+    assert verdict.kind is VerdictKind.BALANCED
+    assert looks in verdict.next
