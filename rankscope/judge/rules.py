@@ -127,7 +127,12 @@ def named(judged: Judgement) -> Verdict | None:
     }
     verdict = Verdict(**asdict(also) | more)
     if straggler.is_by_design:
-        settle = BALANCE_ROLES if inputs.run.own_roles else BALANCE_INPUT
+        of_roles = inputs.run.own_roles or also.ranks in inputs.stages()
+        settle = BALANCE_ROLES if of_roles else BALANCE_INPUT
+        if sum(each.share for each in verdict.findings if each.usual_ns == 0) >= HALF:
+            those = ranks_text(also.ranks, MOST_LISTED)
+            runs = agreeing(len(also.ranks), "runs", "run")
+            settle = f"see what {those} alone {runs}: rankscope imbalance --by kernel"
         verdict = replace(verdict, ranks=(), hosts=())
         return _with_more_work(verdict, judged, "the others", settle)
     one, count = len(verdict.hosts or verdict.ranks) == 1, len(inputs.numbers)

@@ -15,7 +15,7 @@ from rankscope.judge.inputs import Began, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Holder, Verdict
-from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, wide_of
+from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, inputs, kernel, of_kernels, wide_of
 from tests.support import MS, inputs_of
 
 
@@ -484,3 +484,14 @@ def test_waits_without_a_late_rank_are_what_to_look_at(waited: float, looks: str
     verdict = judge(given)
     assert verdict.kind is VerdictKind.BALANCED
     assert looks in verdict.next
+
+
+def test_who_is_given_more_work_is_sent_to_what_may_be_divided_otherwise() -> None:
+    more = inputs(20, count=15, size=1_500)
+    assert "sequence lengths" in judge(more).next
+    assert "layers per stage" in judge(replace(more, stages=lambda: frozenset({(3,)}))).next
+    rows = [(rank, i, 20.0 * (rank == 3)) for rank in range(RANKS) for i in range(COUNT)]
+    own = [kernel(3, i, 20, name="reduce") for i in range(COUNT)]
+    alone = judge(of_kernels(wide_of(rows), [kernel(rank, i, 40) for rank, i, _ in rows] + own))
+    assert alone.more_work_ranks == (3,)
+    assert alone.next == "see what rank 3 alone runs: rankscope imbalance --by kernel"
