@@ -355,8 +355,8 @@ def rotating(judged: Judgement) -> Verdict | None:
         excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
         iterations=tuple(excess.numbers[hit].tolist()),
         gain_ns=judged.cost_ns,
-        next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
-        "storage, other load",
+        next="compare the reports: rankscope pick-reports; and the input and the hosts of the "
+        "ranks: sequence lengths, batch contents, storage, other load",
         sentence="No rank in particular is slow, but loading is slow on all: they wait for data "
         "where no rank holds them up, and one whose queue is empty holds up the others. Faster "
         "loading would save"

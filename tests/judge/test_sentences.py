@@ -495,3 +495,7 @@ def test_who_is_given_more_work_is_sent_to_what_may_be_divided_otherwise() -> No
     alone = judge(of_kernels(wide_of(rows), [kernel(rank, i, 40) for rank, i, _ in rows] + own))
     assert alone.more_work_ranks == (3,)
     assert alone.next == "see what rank 3 alone runs: rankscope imbalance --by kernel"
+
+
+def test_ranks_that_take_turns_are_sent_to_where_they_differ() -> None:
+    assert judge(in_turns()).next.startswith("compare the reports: rankscope pick-reports; ")
