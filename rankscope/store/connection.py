@@ -23,7 +23,7 @@ LEAST_FREE = 2**20
 
 REBUILD_HINT = "ingest the reports again with --rebuild"
 
-OTHER_FILE_HINT = "name another file with --db"
+OTHER_FILE_HINT = "name another file with --db; reports are named without it"
 
 DAMAGE = (
     duckdb.IOException,

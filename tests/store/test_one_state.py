@@ -117,5 +117,7 @@ def test_a_file_that_duckdb_would_open_in_memory_is_no_database(
         connection.execute("create table things (size int)")
     for words in (("imbalance",), ("ingest", stored("plain").folder, "--rebuild")):
         result = cli(*words, "--db", "others.duckdb")
-        result.refused(4, "no rankscope database", "name another file")
+        result.refused(
+            4, "no rankscope database", "name another file", "reports are named without it"
+        )
     assert Path("ranks.parquet").read_bytes() == Path("ranks.duckdb").read_bytes()
