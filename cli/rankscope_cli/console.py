@@ -130,7 +130,10 @@ def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) ->
 
 
 def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: bool) -> None:
-    """Print the warnings that `ingest` has not shown, and count the others."""
+    """Print the warnings that `ingest` does not show, and count the others.
+
+    That a pattern of this command fits nothing is no matter of the reports.
+    """
     if quiet or verbose:
         warn(problems, quiet, show_all=verbose)
         return
@@ -139,7 +142,11 @@ def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: 
     from rankscope.util.wording import counted
 
     problems = list(problems)
-    shown = {each.message for each in run.compare(until=Stage.MATCH).warnings}
+    shown = {
+        each.message
+        for each in run.compare(until=Stage.MATCH).warnings
+        if run.ingested is None or each.code != "pattern-unused"
+    }
     warn([each for each in problems if each.message not in shown], quiet)
     count = len({each.message for each in problems} & shown)
     if count:

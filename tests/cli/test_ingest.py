@@ -109,9 +109,11 @@ def test_the_environment_names_the_database(
 @pytest.mark.slow
 def test_a_pattern_that_fits_nothing_is_reported(cli: Cli, reports: list[Path]) -> None:
     said = ("--phase", "load=^fetch$", "--phase", "forward=^forward$")
-    result = cli("ingest", *reports, *said)
-    assert "ranks 0-3: no range fits --phase load='^fetch$'" in result.err
-    assert "--phase forward" not in result.err
+    for command in ("ingest", "imbalance"):
+        result = cli(command, *reports, *said)
+        assert "ranks 0-3: no range fits --phase load='^fetch$'" in result.err
+        assert "--phase forward" not in result.err
+    assert "no range fits" not in cli("imbalance").err, "check tells of it"
 
 
 @pytest.mark.slow
