@@ -6,8 +6,8 @@ import resource
 from pathlib import Path
 
 WORTH_BYTES = 512 * 2**20
-"""Peak memory of a process (bytes) from which on it gives some back. It looks for garbage, which
-takes 0.04 s, if it has a quarter of that more than the last time."""
+"""Memory of a process (bytes) from which on it gives some back. It looks for garbage, which takes
+0.04 s, if it has a quarter of that more than the last time."""
 
 PAGES = Path("/proc/self/statm")
 """Where Linux tells how much memory a process has, in pages: the second number."""
@@ -23,20 +23,18 @@ def give_back(worth_bytes: int | None = None) -> None:
     glibc can do so.
     """
     worth = WORTH_BYTES if worth_bytes is None else worth_bytes
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if peak < worth:
+    has = _resident()
+    if has < worth:
         return
-    if _resident() >= _after["bytes"] + worth // 4:
+    if has >= _after["bytes"] + worth // 4:
         gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)(0)
     _after["bytes"] = _resident()
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has; 0 where nothing tells, or files are too many."""
+    """Bytes of memory that this process has; at its peak where nothing tells how many."""
     try:
         return int(PAGES.read_text().split()[1]) * resource.getpagesize()
     except OSError:
-        return 0
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -55,6 +55,13 @@ def test_a_small_process_keeps_its_memory() -> None:
     assert keeps_garbage(2**62)
 
 
+def test_a_process_that_had_more_and_let_it_go_keeps_the_rest() -> None:
+    let_go = b"x" * KEPT
+    before = in_use()
+    del let_go
+    assert keeps_garbage(before - KEPT // 2)
+
+
 def test_a_process_looks_for_garbage_again_once_it_has_more_than_it_was_left_with() -> None:
     assert not keeps_garbage(KEPT)
     assert keeps_garbage(KEPT)
