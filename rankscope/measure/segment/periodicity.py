@@ -1,7 +1,7 @@
 """The period of a sequence of names: the number of events in a training step."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from msgspec import Struct
@@ -25,14 +25,13 @@ DENSE = 8
 SLACK = 0.03
 """The shortest period wins whose match is within this of the best one."""
 
-TRIES = 8
+TRIES = 32
 """Distances whose match is computed one by one before more kinds are compared."""
 
 ROUNDING = 1e-9
 """Exceeds the rounding errors of a match."""
 
 Shares = NDArray[np.float64]
-Pairing = Callable[[Times, int, int], Times]
 
 
 class Period(Struct, frozen=True):
@@ -66,6 +65,7 @@ def find_period(
     order = np.argsort(sizes, kind="stable")
     rare = order[sizes[order] >= LEAST_REPEATS][:MOST_KINDS]
     pairing = partial(_pairs, dense=dense, at_once=at_once)
+    match_at = cache(partial(_match, codes, rare))
     total, length = np.zeros(longest), None
     few = int(np.count_nonzero(sizes[rare] ** 2 <= dense * count))
     added, until = 0, max(few, int(2 * SLACK * len(rare)) + 1)  # fewer kinds decide nothing
@@ -73,30 +73,29 @@ def find_period(
         _add_shares(codes, rare[added:until], total, pairing)
         added, until = until, 2 * until
         if others := len(rare[added:]):
-            length = _limited(codes, rare, (total + others) / len(rare), tries)
+            length = _limited(match_at, (total + others) / len(rare), tries)
     if length is None:
         match = total / max(len(rare), 1)
         length = int(np.flatnonzero(match >= float(match.max()) - SLACK)[0]) + 1
     if length == 1 and len(rare) > 1:  # one kind many times, then another
         return None
-    return Period(length, _match(codes, rare, length), _anchors(codes, length))
+    return Period(length, match_at(length), _anchors(codes, length))
 
 
-def _limited(codes: Times, rare: Times, most: Shares, tries: int) -> int | None:
+def _limited(match_at: Callable[[int], float], most: Shares, tries: int) -> int | None:
     """The period, if upper bounds of the match and a few exact matches decide it; else None.
 
     Events that occur once per step leave few distances that match well: a step and its multiples.
 
     Args:
-        codes: as in `find_period`.
-        rare: the kinds that count.
+        match_at: the match at a distance.
         most: the highest possible match at the distances from 1 on.
         tries: as in `find_period`.
     """
     top = float(most.max())
     shorter: list[float] = []
     for index in np.flatnonzero(most >= top - 2 * SLACK - ROUNDING)[:tries]:
-        match = _match(codes, rare, int(index) + 1)
+        match = match_at(int(index) + 1)
         if match >= top - SLACK + ROUNDING and max(shorter, default=-1) < match - SLACK - ROUNDING:
             return int(index) + 1
         shorter.append(match)
@@ -105,14 +104,14 @@ def _limited(codes: Times, rare: Times, most: Shares, tries: int) -> int | None:
 
 def _match(codes: Times, rare: Times, distance: int) -> float:
     """The match at one distance."""
-    first = codes[:-distance]
-    pairs = np.bincount(first[first == codes[distance:]], minlength=rare.max(initial=0) + 1)
-    sizes = np.bincount(first, minlength=len(pairs))
-    shares = pairs[rare] / np.maximum(sizes[rare], 1)
+    first, kinds = codes[:-distance], int(codes.max()) + 1
+    recurs = first == codes[distance:]
+    alone, pairs = np.bincount(first + kinds * recurs, minlength=2 * kinds).reshape(2, kinds)
+    shares = pairs[rare] / np.maximum((alone + pairs)[rare], 1)
     return float(np.add.accumulate(shares)[-1]) / len(rare) if len(rare) else 0.0
 
 
-def _add_shares(codes: Times, kinds: Times, total: Shares, pairing: Pairing) -> None:
+def _add_shares(codes: Times, kinds: Times, total: Shares, pairing: Callable[..., Times]) -> None:
     """Add for each kind the share of its events that recur at the distances from 1 on."""
     for kind in kinds:
         places = np.flatnonzero(codes == kind)
