@@ -115,7 +115,7 @@ def overlaps(work: pl.DataFrame) -> Times:
     if not (computes & (end - start >= UNSURE_NS)).any():
         return by
     own = np.flatnonzero(queued)
-    streams = codes(rows_of(work, queued)[["process", *STREAM]])
+    streams = codes(rows_of(work[["process", *STREAM]], queued))
     order = own[np.argsort(streams, kind="stable")]
     streams.sort()
     over = np.where(streams[1:] == streams[:-1], end[order[:-1]] - start[order[1:]], 0)

@@ -1,6 +1,7 @@
 """Work of a report's devices: in memory, or left in the report."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import polars as pl
@@ -60,7 +61,7 @@ class DeviceWork(Events, Protocol):
         """Parts of the report whose layout is not known."""
 
 
-class InMemoryWork(InMemoryEvents, frozen=True):
+class InMemoryWork(InMemoryEvents, frozen=True, dict=True):
     """Work in memory."""
 
     rows: int = 0
@@ -70,7 +71,7 @@ class InMemoryWork(InMemoryEvents, frozen=True):
     unrecorded: pl.DataFrame = field(default_factory=lambda: empty(UNRECORDED))
     moved: dict[int, DeviceClock] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def kinds(self) -> pl.DataFrame:
         """DEVICE_KINDS."""
         return device_kinds(self.whole)

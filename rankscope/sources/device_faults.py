@@ -215,7 +215,7 @@ def late_by(work: pl.DataFrame, idle: pl.DataFrame) -> dict[int, int]:
     late_ns: dict[int, int] = {}
     launched = holds(work["kind"] == "kernel") & ~is_null(work["launch"])
     for process, own in _by_process(idle):
-        kernels = of_process(rows_of(work, launched), process)
+        kernels = of_process(rows_of(work[["process", "launch", "start"]], launched), process)
         by = min(
             int(np.quantile(delays.to_numpy(), LEAST_EARLY, method="lower"))
             for delays in (own["delay"], kernels["start"] - kernels["launch"])

@@ -7,7 +7,7 @@ from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.measure.segment.labelled_ranges import LabelledRanges
 from rankscope.model.arrays import taken
 from rankscope.model.intervals import Flags, Times, union
-from rankscope.model.schema import MARKS, conform, empty
+from rankscope.model.schema import MARKS, conform, empty, ordered
 
 LEAST = 2
 """Fewest operators of a kind in an iteration from which its phase is derived."""
@@ -37,7 +37,7 @@ def operator_phases(
     """
     means = pl.col("means")
     own = (means == BACKWARD) | (means == "operator") & (pl.col("thread") == iterations.thread)
-    operators = named.rows("means", of=own & (pl.col("process") == process)).sort("start")
+    operators = ordered(named.rows("means", of=own & (pl.col("process") == process)), "start")
     start, end = operators["start"].to_numpy(), operators["end"].to_numpy()
     backward = operators["means"].is_in([BACKWARD]).to_numpy()
     if not backward.any():

@@ -52,11 +52,9 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
     collectives and the operators that read results. If a long pause and a launch precede that
     range (an unnamed fetch and its copy), the step begins with the launch.
     """
-    ranges, means = events.ranges, pl.col("means")
-    clears = fitting(ranges["name"], CLEARS)
-    if clears.any():
-        ranges = ranges.filter(~clears)
-    phases = ranges.filter(means.is_in(NAMED_PHASES))
+    means = pl.col("means")
+    phases = events.ranges.filter(means.is_in(NAMED_PHASES))
+    phases = phases.filter(~fitting(phases["name"], CLEARS))
     present = {*phases["means"].unique()}
     last = "optimizer" if "optimizer" in present else "backward"
     closers = phases.filter(means == last)
@@ -77,6 +75,7 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
         begins, closed = closers["start"].to_numpy()[1:], closers["end"].to_numpy()[:-1]
     if not _one_each(begins, anchors):
         return begins
+    ranges = events.ranges.filter(~fitting(events.ranges["name"], CLEARS))
     begins = _after_what_trails(ranges, closed, begins)
     if events.work.is_empty():
         final = int(closers["end"].to_numpy().max())
