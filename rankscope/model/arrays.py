@@ -76,11 +76,14 @@ def codes(columns: pl.DataFrame) -> Times:
     code, most = np.ones(columns.height, dtype=np.int64), 1
     for part in _physical(columns):
         low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
-        if low == high and not part.has_nulls():
+        if low == high and part.null_count() in (0, len(part)):
             continue
         numbers, span = filled(part.cast(pl.Int64), low), high - low + 2
-        if (most + 1) * span > SPARSE * columns.height:  # else a table has room for all codes
-            different, numbers = distinct((numbers - low).view(np.uint64))  # no overflow
+        if span > SPARSE * columns.height:  # NumPy takes twenty times as long where few differ
+            different = pl.Series(numbers).unique().sort().to_numpy()
+            low, span, numbers = 0, len(different) + 1, np.searchsorted(different, numbers)
+        elif (most + 1) * span > SPARSE * columns.height:  # else a table has room for all codes
+            different, numbers = distinct(numbers - low)
             low, span = 0, len(different) + 1
         if most > np.iinfo(np.int64).max // span - 1:
             different, code = np.unique(code, return_inverse=True)

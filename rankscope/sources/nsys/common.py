@@ -87,8 +87,8 @@ class Strings:
     def of(self, ids: pl.Series) -> pl.Series:
         """Strings by their ids; null for ids that the pool lacks."""
         last = len(self._dense) - 1
-        places = filled(ids, last)
-        texts = taken(self._dense, np.where((places >= 0) & (places < last), places, last))
+        places = filled(ids, last).view(np.uint64)  # numbers below 0 are the highest
+        texts = taken(self._dense, np.minimum(places, last))
         if self._others.is_empty():
             return texts
         others = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")

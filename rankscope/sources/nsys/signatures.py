@@ -21,7 +21,7 @@ KEYS = pl.Schema(
     [*((name, pl.Int64()) for name in ("globalTid", "domainId", "textId")), ("text", pl.String())]
 )
 
-FIRST_ROWS = 10_000
+FIRST_ROWS = 1_000
 """If none of this many events has details, those of others are removed later, one by one."""
 
 
