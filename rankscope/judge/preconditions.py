@@ -86,7 +86,7 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
         return inconclusive(
             f"none of the {counted(run.ranks, 'rank')} with a report is slow beyond chance, but "
             f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} none",
-            "ingest the reports of the missing ranks",
+            "ingest, or record, the reports of the missing ranks",
         )
     if run.blind_ranks:
         return inconclusive(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, Straggler, holders
-from rankscope.judge.levels import FEW, HALF, LARGE_TRANSFER, LEAST_GAIN, MOST
+from rankscope.judge.levels import ALPHA, FEW, HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import lowered, when, who, whole_hosts
 from rankscope.judge.timing import quick_part
 from rankscope.model.intervals import Floats
@@ -198,10 +198,21 @@ def _slowest_part(inputs: VerdictInputs) -> str:
 
 
 def changed(inputs: VerdictInputs) -> Iterator[str]:
-    """A clause on when iterations last longer on all ranks, for good or at first."""
+    """A clause on when iterations last longer on all ranks: for good, at first, or ever more."""
     lengths = np.fmax.reduce(inputs.excess.unit, axis=0)
     quick = quick_part(lengths)
     if quick.all():
+        third = len(lengths) // 3
+        first, last = lengths[:third], lengths[2 * third :]
+        # where nothing changes, the last third takes longer than all of the first one so often
+        chance = math.comb(third + len(last), third) ** -1
+        if chance <= ALPHA and last.min() > first.max():
+            usual, slow = float(np.median(first)), float(np.median(last))
+            if slow - usual > MUCH * usual:
+                yield (
+                    f"on all ranks, iterations take longer and longer: {ms(round(usual))} in the "
+                    f"first third, {ms(round(slow))} in the last"
+                )
         return
     at = int(np.diff(quick).argmax())
     since = f"from iteration {inputs.numbers[at + 1]} on"
