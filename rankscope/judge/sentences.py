@@ -207,11 +207,11 @@ def changed(inputs: VerdictInputs) -> Iterator[str]:
         # where nothing changes, the last third takes longer than all of the first one so often
         chance = math.comb(third + len(last), third) ** -1
         if chance <= ALPHA and last.min() > first.max():
-            usual, slow = float(np.median(first)), float(np.median(last))
-            if slow - usual > MUCH * usual:
+            before, after = round(float(np.median(first))), round(float(np.median(last)))
+            if after - before > MUCH * before:
                 yield (
-                    f"on all ranks, iterations take longer and longer: {ms(round(usual))} in the "
-                    f"first third, {ms(round(slow))} in the last"
+                    f"on all ranks, iterations take longer and longer: {ms(before)} in the first "
+                    f"third, {ms(after)} in the last"
                 )
         return
     at = int(np.diff(quick).argmax())
