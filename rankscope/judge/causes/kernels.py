@@ -11,7 +11,7 @@ from rankscope.judge.levels import HALF
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
-from rankscope.util.wording import ms, percent
+from rankscope.util.wording import FACTOR, ms, percent
 
 GIVEN = 0.33
 """More work is the cause where it explains this share of a kernel's excess if time is proportional
@@ -73,10 +73,15 @@ def kernel_findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
 
 
 def taking_longer(finding: Finding) -> str:
-    """`kernel gemm takes 6.0 ms or 40 % longer`, `12 smaller kernels take 6.0 ms longer`."""
+    """`kernel gemm takes 6.0 ms or 40 % longer`, `kernel gemm takes 2.5 times as long or 6.0 ms
+    longer`, `12 smaller kernels take 6.0 ms longer`.
+    """
     name = sanitized(finding.name)
     subject = f"{name} take" if finding.activity == "kernels" else f"kernel {name} takes"
-    part = f" or {percent(finding.excess_ns / finding.usual_ns)}" if finding.usual_ns else ""
+    share = finding.excess_ns / finding.usual_ns if finding.usual_ns else 0.0
+    if 1 + share >= FACTOR:
+        return f"{subject} {1 + share:,.1f} times as long or {ms(finding.excess_ns)} longer"
+    part = f" or {percent(share)}" if share else ""
     return f"{subject} {ms(finding.excess_ns)}{part} longer"
 
 

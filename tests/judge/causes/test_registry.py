@@ -152,6 +152,10 @@ def test_findings_of_one_cause_in_work_that_adds_up_are_one_clause() -> None:
     assert said[0] == "14 kernels take 4.00 ms or 40 % longer for the same work: the device is slow"
     assert len(said) == 2
     assert "kernel attention takes 1.00 ms or 50 % longer" in said[1]
+    most = kernel("attention", 5, 2, CauseKind.MORE_WORK)
+    assert registry.findings_sentence([most]) == (
+        "kernel attention takes 3.5 times as long or 5.00 ms longer for more work"
+    )
     unknown = registry.findings_sentence([alike[0], kernel("softmax", 1, None, slow)])
     assert unknown.startswith("2 kernels take 3.00 ms longer for"), "a part of an unknown whole"
     copies = [kernel(name, 2, None, CauseKind.COPIES, activity=name) for name in ("copy", "set")]
