@@ -62,7 +62,7 @@ COMPARE_GROUPS = (
 )
 
 COMPARE_LINKS = (
-    "compare the bandwidth with what the links can do: rankscope imbalance --by collective"
+    "compare the transfers with what the links can do: rankscope imbalance --by collective"
 )
 
 

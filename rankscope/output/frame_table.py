@@ -29,7 +29,7 @@ BY = {
     ),
     "collective": (
         "By collective (ms per rank and call; rank in brackets)",
-        ("bytes", "algorithm GB/s", "bus GB/s", "ranks", "count", "communicator", "last"),
+        ("bytes", "algorithm GB/s", "count", "communicator", "bus GB/s", "ranks", "last"),
         notes("ordinal", "last_share"),
     ),
     "kernel": (
@@ -54,9 +54,17 @@ def by_table(by: str, frame: pl.DataFrame) -> Table:
         generic_table(frame.drop(unknown) if frame.height else frame, title),
         drop_first=drop_first,
         notes=meanings,
-        most_relevant=tuple(range(frame.height)) if "excess_ns" in frame.columns else (),
+        most_relevant=_most_relevant(frame),
         shorten=names_in(frame.columns),
     )
+
+
+def _most_relevant(frame: pl.DataFrame) -> tuple[int, ...]:
+    """The rows that cost most time, first: by excess, as they are ordered, or of collectives."""
+    if "transfer_ns" not in frame.columns:
+        return tuple(range(frame.height)) if "excess_ns" in frame.columns else ()
+    cost = frame.select(pl.sum_horizontal("transfer_ns", "wait_ns") * pl.col("count"))
+    return tuple(cost.to_series().arg_sort(descending=True))
 
 
 def frame_text(frame: pl.DataFrame, title: str, *, is_csv: bool) -> str:

@@ -1,9 +1,11 @@
 """Tables in a width: numbers whole, columns and names cut."""
 
+import polars as pl
 import pytest
 from msgspec.structs import replace
 
 from rankscope.model.results import Holder
+from rankscope.output.frame_table import by_table
 from rankscope.output.table_layout import (
     MOST_ROWS,
     Table,
@@ -75,3 +77,26 @@ def test_names_keep_both_ends() -> None:
     assert middle_out("gpu-a100-rack1-node15", 15) == "gpu-a10…-node15"
     assert middle_out("short", 15) == "short"
     assert display_width(middle_out("漢字" * 20, 15)) <= 15
+
+
+def test_of_many_collectives_the_costliest_are_shown_with_their_ranks_and_bandwidth() -> None:
+    """Each of two groups has a hundred, and the 77th of the second one takes longest."""
+    calls = pl.DataFrame({"ordinal": [*range(100)] * 2, "ranks": [[0, 1]] * 100 + [[2, 3]] * 100})
+    slow = (pl.col("ordinal") == 77) & (pl.col("ranks").list.first() == 2)
+    calls = calls.select(
+        communicator=pl.lit("device all_reduce*100 0"),
+        operation=pl.lit("all_reduce"),
+        ordinal="ordinal",
+        ranks="ranks",
+        count=pl.lit(19),
+        bytes=pl.lit(1 << 20),
+        transfer_ns=pl.when(slow).then(9_330_000).otherwise(50_000),
+        wait_ns=pl.lit(None, pl.Int64),
+        algorithm_bandwidth=pl.lit(224e9),
+        bus_bandwidth=pl.lit(448e9),
+    )
+    table, _ = by_table("collective", calls).shortened()
+    table, dropped = table.fitted(80)
+    assert {"bytes", "count"} <= {*dropped}
+    [shown] = [row for row in table.rows if "9.33" in row]
+    assert {"2-3", "77", "448"} <= {*shown}
