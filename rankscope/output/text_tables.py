@@ -6,6 +6,7 @@ from itertools import compress
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.iteration_clusters import NORMAL
 from rankscope.compare.picks import Look, Picks
 from rankscope.judge.levels import LEAST_GAIN
 from rankscope.model.metrics import (
@@ -340,7 +341,7 @@ def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:
-    """A row per iteration; of many iterations, those with the largest spread are shown."""
+    """A row per iteration; of many, slow ones are shown, then those with the largest spread."""
     frame = result.iterations
     unit, key = METRICS[metric].unit, METRICS[metric].key("spread")
     return Table(
@@ -350,7 +351,15 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
         drop_first=("flagged ranks", "time", "cluster"),
         numeric=frozenset(("iteration", "time", "spread", "slowest rank")),
         shorten=names_in(["flagged_ranks"]),
-        most_relevant=tuple(frame[key].fill_null(-1).arg_sort(descending=True)),
+        most_relevant=tuple(
+            frame.select(
+                pl.arg_sort_by(
+                    pl.col("cluster").fill_null(NORMAL) != NORMAL,
+                    pl.col(key).fill_null(-1),
+                    descending=True,
+                )
+            ).to_series()
+        ),
         rows=tuple(
             (
                 str(row["iteration"]),

@@ -12,7 +12,7 @@ from rankscope.output.table_layout import (
     display_width,
     middle_out,
 )
-from rankscope.output.text_tables import ranks_table
+from rankscope.output.text_tables import iterations_table, ranks_table
 from tests.support import MakeStored
 
 WIDE = Table(
@@ -48,6 +48,23 @@ def test_the_ranks_that_a_sentence_tells_of_come_first(stored: MakeStored) -> No
         table = ranks_table(replace(found, verdict=told), comparison, ["work"])
         assert table is not None
         assert table.rows[table.most_relevant[0]][0] == str(last)
+
+
+def test_of_many_iterations_one_that_is_long_on_all_ranks_is_shown(stored: MakeStored) -> None:
+    found = stored("buckets").run.imbalance()
+    rows = pl.DataFrame({"iteration": range(100)}).select(
+        "iteration",
+        iteration_ns=pl.lit(20_000_000),
+        spread_ns=10 * pl.col("iteration"),
+        slowest_rank=pl.lit(0),
+        flagged_ranks=pl.lit([], pl.List(pl.Int64)),
+        cluster=pl.when(pl.col("iteration") == 7)
+        .then(pl.lit("slow: other of all ranks"))
+        .otherwise(pl.lit("normal")),
+    )
+    table, _ = iterations_table(replace(found, iterations=rows), "work").shortened()
+    shown = [int(row[0]) for row in table.rows]
+    assert shown == [7, *range(100 - MOST_ROWS + 1, 100)]
 
 
 def test_numbers_stay_whole_where_nothing_fits() -> None:
