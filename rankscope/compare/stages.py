@@ -41,7 +41,7 @@ from rankscope.model.options import Options
 from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
 
-MOST_CALLS = 1_000_000
+MOST_CALLS = 800_000
 """Calls of collectives above which only a sample of the iterations is replayed."""
 
 
@@ -92,10 +92,10 @@ def compare(
         if until >= Stage.SUMMARY and by_rank is None:
             calls = calls or calls_again(comparison, comparison.scope.in_range)
             by_rank = waits_of(comparison.scope, calls).by_rank
-        parts, instances = _replay_parts(comparison, calls, played, inputs)
+        parts, *known = _replay_parts(comparison, calls, played, inputs)
         del calls, played  # there is no memory for them beside the replay
         give_back()
-        prices = _prices(comparison, inputs, parts, instances)
+        prices = _prices(comparison, inputs, parts, *known)
         comparison = replace(scored.result(), _waits=by_rank)
     del rows
     give_back()
@@ -191,8 +191,8 @@ def _scored(
 
 def _replay_parts(
     comparison: Comparison, calls: RunCalls | None, played: pl.DataFrame, inputs: VerdictInputs
-) -> tuple[ReplayParts | None, pl.DataFrame]:
-    """The input of the replay, and `RunCalls.instances`.
+) -> tuple[ReplayParts | None, pl.DataFrame, list[int]]:
+    """The input of the replay, `RunCalls.instances`, and the iterations that stand for all.
 
     None where the work of some rank is unknown or not exact, or its communication is not
     understood; no instances where it is unknown. Where ranks have no report, sends between others
@@ -205,22 +205,23 @@ def _replay_parts(
     missing = inputs.run.missing_ranks or inputs.run.blind_ranks
     groups = comparison.matching.groups.filter(pl.col("label").str.contains(NAMED_SENDS))["group"]
     if inputs.run.metric != "work" or inputs.run.ranks < 2 or (missing and groups.is_empty()):
-        return None, pl.DataFrame()
+        return None, pl.DataFrame(), []
     in_range = comparison.scope.in_range
     if calls is None and in_range is not None:
         calls = calls_again(comparison, in_range)
     matched = comparison.matching.summary if calls is None else calls.matched.summary
-    few = None
+    few, spread = None, inputs.numbers
     if matched.calls > MOST_CALLS:
         most = round(MOST_CALLS / (matched.calls / matched.iterations))
-        few = tuple(iterations_to_play(inputs.excess, most))
+        chosen, spread = iterations_to_play(inputs.excess, most)
+        few = tuple(chosen)
     calls = calls or calls_again(comparison, few)
     instances = calls.instances()
     if missing:
-        return None, instances.filter(pl.col("group").is_in(groups.implode()))
+        return None, instances.filter(pl.col("group").is_in(groups.implode())), spread
     unsure = comparison.times_unsure
     parts = None if unsure else replay_parts(comparison.scope, calls, played, few)
-    return parts, instances
+    return parts, instances, spread
 
 
 def _prices(
@@ -228,6 +229,7 @@ def _prices(
     inputs: VerdictInputs,
     parts: ReplayParts | None,
     instances: pl.DataFrame,
+    spread: list[int],
 ) -> Prices | None:
     """What healing saves, by replay or as bounds; None where communication is unknown."""
     if instances.is_empty():
@@ -243,8 +245,7 @@ def _prices(
         played = replay.service(instances.height)
         sends = instances.select(pl.col("operation").cast(pl.String) == POINT_TO_POINT).to_series()
         service = np.where(sends.to_numpy() & np.isnan(played), service, played)
-    numbers = comparison.selection.numbers
-    slow = slow_transfers(instances, service, numbers, groups, inputs.hosts)
+    slow = slow_transfers(instances, service, inputs.numbers, groups, inputs.hosts, spread)
     return Prices(inputs.excess, replay, slow)
 
 

@@ -13,8 +13,8 @@ from rankscope.judge.replay import Healing, Replay
 from rankscope.judge.transfers import SlowTransfers
 from rankscope.model.intervals import Flags, Floats
 
-LEAST_PLAYED, BLOCK = 60, 10
-"""Fewest iterations of a large run that are played, and how many successive ones form a block."""
+LEAST_PLAYED = 40
+"""Fewest iterations of a large run that are played."""
 
 
 class Prices:
@@ -94,7 +94,7 @@ class Prices:
             amount = each.sum(axis=2)
             work = replay.placed(excess.ranks, excess.numbers, amount)
             changes.append(Healing(work, self.transfer if usual else None))
-            scales.append(1.0 if played.all() else self._scale(amount, played))
+            scales.append(1.0 if played.all() else self._scale(amount, usual, played))
             most.append(self.above_hosts(amount, usual))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         scaled = (round(gain * scale) for gain, scale in zip(gains, scales, strict=True))
@@ -160,31 +160,31 @@ class Prices:
         idle = np.nan_to_num(excess.lengths) - work
         return np.asarray(np.clip(idle, 0.0, self.slow.most))
 
-    def _scale(self, amount: Floats, played: Flags) -> float:
+    def _scale(self, amount: Floats, transfers: bool, played: Flags) -> float:
         """Gain in all iterations / gain in those that were played."""
         faster = self._faster(amount)
+        if transfers and self.slow is not None:
+            faster += self.slow.most
         faster = faster if faster[played].sum() > 0 else np.ones(len(played))
         return float(faster.sum() / faster[played].sum())
 
 
-def iterations_to_play(excess: Excess, most: int) -> list[int]:
-    """About `most` iterations at most: blocks spread evenly, and those with most excess.
+def iterations_to_play(excess: Excess, most: int) -> tuple[list[int], list[int]]:
+    """At most `most` iterations: half of them spread evenly, and those with most excess.
 
     Args:
         excess: of all ranks.
         most: how many; at least `LEAST_PLAYED`.
+
+    Returns:
+        These iterations, and those that are spread: they stand for all.
     """
-    count = len(excess.numbers)
-    most = max(most, LEAST_PLAYED)
-    if count <= most:
-        return list(map(int, excess.numbers))
-    blocks = max(most // (2 * BLOCK), 1)
-    starts = np.linspace(0, count - BLOCK, blocks).astype(np.int64)
-    chosen = np.zeros(count, dtype=np.bool_)
-    for start in starts:
-        chosen[start : start + BLOCK] = True
-    chosen[np.argsort(-excess.share.max(axis=0), kind="stable")[: most // 2]] = True
-    return list(map(int, excess.numbers[chosen]))
+    numbers, most = excess.numbers, max(most, LEAST_PLAYED)
+    if len(numbers) <= most:
+        return numbers.tolist(), numbers.tolist()
+    spread = np.linspace(0, len(numbers) - 1, most - most // 2).astype(np.int64)
+    costly = np.argsort(-excess.share.max(axis=0), kind="stable")[: most // 2]
+    return numbers[np.union1d(spread, costly)].tolist(), numbers[spread].tolist()
 
 
 def only(healed: Floats, mask: Flags) -> Floats:

@@ -386,7 +386,7 @@ def _borders(windows: Floats, calls: Floats) -> tuple[Floats, Numbers]:
     """
     calls = np.sort(calls)
     begin, end = windows.T
-    low = np.searchsorted(calls, begin, side="right")
+    low = np.searchsorted(calls, begin, side="left")
     high = np.maximum(np.searchsorted(calls, end, side="left"), low)
     counts = high - low + 2
     last = np.cumsum(counts)

@@ -223,15 +223,16 @@ def slow_link(judged: Judgement) -> Verdict | None:
     groups = {frozenset(group) for group in slow.slow["members"].to_list()}
     common = members.intersection(*groups)
     inside = all(one_host(group, inputs.hosts) for group in groups)
-    lasts = len(iterations) >= FEW and iterations == (*inputs.numbers[-len(iterations) :],)
+    lasts = len(iterations) >= FEW and iterations == slow.numbers[-len(iterations) :]
     verdict = Verdict(
         kind=VerdictKind.COMMUNICATION,
         cause=EXPOSED,
         cause_share=1.0,
         excess_ns=first["transfer_ns"] - first["usual_ns"],
         iterations=iterations,
+        iterations_share=len(iterations) / len(slow.numbers),
         members=tuple(sorted(common or members)),
-        since=iterations[0] if lasts and len(iterations) < len(inputs.numbers) else None,
+        since=iterations[0] if lasts and len(iterations) < len(slow.numbers) else None,
         gain_ns=judged.gains["transfer"],
         next="compare the links of the members: rankscope imbalance --by collective, and "
         + advice(Record.LINKS if inside else Record.NETWORK, inputs.run.recorder),
@@ -256,7 +257,7 @@ def slow_link(judged: Judgement) -> Verdict | None:
         sentence=f"The transfer is slow: {first['operation']}{ranks} "
         f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])}{mean} "
         f"once all have arrived, usually {ms(first['usual_ns'])}{larger}, "
-        f"{when(verdict, len(inputs.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
+        f"{when(verdict, len(slow.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
         f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "
         "speed the run would save",
     )

@@ -51,13 +51,14 @@ def finished(verdict: Verdict, judged: Judgement) -> Verdict:
     members = np.isin(judged.inputs.excess.ranks, before[0])
     length = judged.inputs.excess.length[members if members.any() else ...]
     typical = float(np.nanmedian(length))
+    share = len(verdict.iterations) / count if verdict.iterations else None
     verdict = replace(
         verdict,
         excess=verdict.excess_ns / typical if verdict.excess_ns and typical else None,
         gain_all_ns=judged.cost_ns,
         gain_all=judged.cost_ns / total,
         gain=None if verdict.gain_ns is None else verdict.gain_ns / total,
-        iterations_share=len(verdict.iterations) / count if verdict.iterations else None,
+        iterations_share=verdict.iterations_share or share,  # of a sample, where that is looked at
         gain_is_bound=verdict.gain_is_bound or bool(judged.at_most),
         also=tuple(each for each in also if (each.ranks, len(each.iterations)) != (led, count)),
     )

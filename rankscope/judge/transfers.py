@@ -23,14 +23,16 @@ those that are judged together."""
 class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
 
-    `saved`: ns by instance. `most`: their sum in each selected iteration, the mean sum in those of
-    which no instance is known. `slow`: group, operation, label, members (ranks), on_host (whether
-    hosts carry it out), excess_ns (sum over the iterations), iterations, and medians of these:
-    per_iteration (calls), transfer_ns and usual_ns (of a mean call), and sized (whether sizes are
-    known); a row per communicator and operation, most excess first.
+    `saved`: ns by instance. `numbers`: the selected iterations of which instances are known.
+    `most`: the sum in each selected iteration, interpolated in the others. `slow`: group,
+    operation, label, members (ranks), on_host (whether hosts carry it out), excess_ns (sum over the
+    iterations), iterations, and medians of these: per_iteration (calls), transfer_ns and usual_ns
+    (of a mean call), and sized (whether sizes are known); a row per communicator and operation,
+    most excess first.
     """
 
     saved: Floats
+    numbers: tuple[int, ...]
     most: Floats
     slow: pl.DataFrame
 
@@ -41,6 +43,7 @@ def slow_transfers(
     numbers: Sequence[int],
     groups: pl.DataFrame,
     hosts: Mapping[int, str | None],
+    spread: Sequence[int] | None = None,
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
@@ -56,6 +59,7 @@ def slow_transfers(
             of its members scatter; null where they need not end together).
         hosts: of the ranks, None where unknown. Sends across hosts are compared with each other, if
             several pairs of ranks send so.
+        spread: the iterations that stand for those without instances; None: all do.
     """
     service, kinds = pl.col("service"), _kinds(groups, hosts)
     # members that do not end together may be of several groups: some arrive when others are through
@@ -99,7 +103,9 @@ def slow_transfers(
     column = np.searchsorted(numbers, slow["iteration"].to_numpy())
     most = np.bincount(column, slow["excess"].to_numpy(), len(numbers)).astype(np.float64)
     seen = np.isin(numbers, rows["iteration"].unique())
-    most[~seen] = most[seen].mean()
+    even = np.flatnonzero(seen & np.isin(numbers, numbers if spread is None else spread))
+    if len(even):
+        most = np.where(seen, most, np.interp(np.arange(len(numbers)), even, most[even]))
     summary = (
         slow.group_by("group", "operation")
         .agg(
@@ -116,7 +122,7 @@ def slow_transfers(
             kinds.select("group", "label", "members", "on_host"), on="group", maintain_order="left"
         )
     )
-    return SlowTransfers(saved, most, summary)
+    return SlowTransfers(saved, (*np.array(numbers)[seen].tolist(),), most, summary)
 
 
 def _kinds(groups: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:

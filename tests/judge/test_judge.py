@@ -315,8 +315,9 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
             "sized": False,
         }
     )  # fmt: skip
+    saved = np.array([400.0 * MS])
     prices = Carried(
-        given.excess, slow=SlowTransfers(np.array([400.0 * MS]), np.zeros(COUNT), transfers)
+        given.excess, slow=SlowTransfers(saved, (*range(COUNT),), np.zeros(COUNT), transfers)
     )
     verdict = judge(given, prices)
     assert verdict.kind == kind
@@ -337,7 +338,7 @@ def slow_link(excess_ms: int, *, sized: bool = True) -> SlowTransfers:
             "per_iteration": 1, "sized": sized,
         }
     )  # fmt: skip
-    return SlowTransfers(np.zeros(1), np.zeros(COUNT), rows)
+    return SlowTransfers(np.zeros(1), (*range(COUNT),), np.zeros(COUNT), rows)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])

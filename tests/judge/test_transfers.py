@@ -7,6 +7,7 @@ import pytest
 from rankscope.compare import stages
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.stages import compare
+from rankscope.judge import healing
 from rankscope.judge.transfers import SlowTransfers, slow_transfers
 from rankscope.model.intervals import Floats
 from rankscope.model.kinds import POINT_TO_POINT
@@ -246,7 +247,34 @@ def test_a_link_is_slow_in_a_run_that_cannot_be_replayed(
     assert exact.gain_ns <= verdict.gain_ns <= work["left"].sum()
     numbers = comparison.selection.numbers
     monkeypatch.setattr(stages, "MOST_CALLS", len(numbers))
-    monkeypatch.setattr(stages, "iterations_to_play", lambda *_: numbers[::2])
+    monkeypatch.setattr(stages, "iterations_to_play", lambda *_: (numbers[::2], numbers[::2]))
     part = compare(run.run.tables, Options()).verdict  # of the other iterations nothing is known
     assert part.iterations == tuple(verdict.iterations[::2])
     assert part.gain_ns == pytest.approx(verdict.gain_ns, rel=0.1)
+
+
+def test_what_is_known_of_some_iterations_stands_for_all() -> None:
+    """Those in between are interpolated; those that were chosen for their excess do not count."""
+    rows = instances(dict.fromkeys(GROUPS, 4)).filter(pl.col("iteration").is_in([0, 6, 7, 9]))
+    slow = (rows["group"] == 3) & (rows["iteration"] >= 6)
+    service = np.where(slow, 2.0, 0.2) * MS
+    found = slow_transfers(rows, service, range(10), FRAME, {}, spread=[0, 9])
+    assert found is not None
+    assert found.numbers == (0, 6, 7, 9)
+    whole = found.most[9]
+    assert found.most[[0, 6, 7]].tolist() == [0.0, whole, whole]
+    assert found.most[[3, 8]] / whole == pytest.approx([3 / 9, 8 / 9])
+
+
+def test_all_that_healing_saves_is_scaled_by_work_and_transfers(
+    stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here one iteration with the most work would stand for all, though transfers cost more."""
+    run = stored("slow_link", 8)
+    exact = run.analysis().verdict
+    monkeypatch.setattr(stages, "MOST_CALLS", 1)
+    monkeypatch.setattr(healing, "LEAST_PLAYED", 4)
+    part = compare(run.run.tables, Options()).verdict
+    assert part.ranks == exact.ranks
+    assert (part.gain, part.gain_all) == pytest.approx((exact.gain, exact.gain_all), rel=0.1)
+    assert "gains are estimated from 4 of the iterations" in part.sentence
