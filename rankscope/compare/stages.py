@@ -92,10 +92,10 @@ def compare(
         if until >= Stage.SUMMARY and by_rank is None:
             calls = calls or calls_again(comparison, comparison.scope.in_range)
             by_rank = waits_of(comparison.scope, calls).by_rank
-        parts, *known = _replay_parts(comparison, calls, played, inputs)
+        parts, instances, spread = _replay_parts(comparison, calls, played, inputs)
         del calls, played  # there is no memory for them beside the replay
         give_back()
-        prices = _prices(comparison, inputs, parts, *known)
+        prices = _prices(comparison, inputs, parts, instances, spread)
         comparison = replace(scored.result(), _waits=by_rank)
     del rows
     give_back()

@@ -79,7 +79,7 @@ def chance_of_levels(
     suspects: Index,
     then: Flags | None = None,
     changes: bool = False,
-    nature: float = inf,
+    nature: float = 0.0,
 ) -> float:
     """How likely noise that lasts, or that a host's ranks share, lifts ranks as far as these are.
 
@@ -97,8 +97,10 @@ def chance_of_levels(
         then: the iterations in which the ranks are slow; None: all.
         changes: whether the cells are changes of ranks. The chance is 1 where all other ranks are
             on one host, and some of these on another: nobody knows how hosts change.
-        nature: how far ranks differ although none is slow, as a standard deviation. Where levels of
-            others on the same hosts scatter by more, and are constant, this is the noise.
+        nature: how far ranks differ although none is slow; 0: nobody knows. Where levels of others
+            on the same hosts scatter by more, and are constant, this is the noise, as a standard
+            deviation. Where they scatter by less than half of it, `FEW` further ranks count that
+            scatter by half (Smyth, Stat. Appl. Genet. Mol. Biol. 2004: the moderated t-test).
     """
     others = np.isin(roles, roles[rows])
     ranks, on_hosts = int(others.sum()), np.unique(hosts[others], return_inverse=True)[1]
@@ -115,7 +117,7 @@ def chance_of_levels(
     level = float(cells[rows].mean())
     calm, beside = cells[others], cells[suspects]
     scatter = sqrt(float((calm * calm).mean()))
-    if scatter > nature and not len(elsewhere) and _are_constant(calm):
+    if scatter > nature > 0 and not len(elsewhere) and _are_constant(calm):
         levels = np.random.default_rng(1).standard_normal((SHUFFLES, ranks))
         return float((_lead(levels, len(rows), count) * nature >= level).mean())
     beside = beside - beside.mean(axis=1, keepdims=True)
@@ -144,6 +146,10 @@ def chance_of_levels(
         draw = np.random.default_rng(1)
         levels = sqrt(1 - common) * draw.standard_normal((SHUFFLES, ranks))
         within = 2 * alike * draw.standard_gamma(degrees / alike / 2, SHUFFLES)  # perhaps 0
+        if error <= (nature / 2) ** 2:
+            error = (error * (free + degrees) + FEW * (nature / 2) ** 2) / (free + degrees + FEW)
+            degrees += FEW
+            within += 2 * draw.standard_gamma(FEW / 2, SHUFFLES)
         levels += sqrt(common) * draw.standard_normal((SHUFFLES, ranks))[:, on_hosts]
         lead = _lead(levels, len(rows), count)
         squares = levels[:, :count].var(axis=1) * count / max(count - alike, 1) * free + within

@@ -115,16 +115,20 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         gains["ranks"] = best.gain_ns
     main: Component | None = None
     together = healed(claims)
-    costly = [part for part in gains if gains[part] >= least]
-    for part in sorted(costly, key=lambda each: -gains[each]):
-        if part == "ranks":
-            main = part
+    costly = sorted((part for part in gains if gains[part] >= least), key=lambda each: -gains[each])
+    # each part alone, then all of them: two that bind by turns save little alone
+    for parts in (*([part] for part in costly), costly):
+        if not parts or "ranks" in parts:
+            main = "ranks" if parts else None
             break
-        with_part = np.maximum(together, components[part])
-        (both,) = prices.of([with_part], [part == "transfer" or carried(claims)])
+        with_parts = reduce(np.maximum, (components[part] for part in parts), together)
+        (both,) = prices.of([with_parts], ["transfer" in parts or carried(claims)])
         if not detail(both):
-            main, together, named = part, with_part, both
+            main = parts[0]
             break
+    if main in components:
+        together = np.maximum(together, components[main])
+        (named,) = prices.of([together], [main == "transfer" or carried(claims)])
     straggler = _known(inputs, prices, best) if best is not None and main == "ranks" else None
     # what the others save once the first one is healed
     first = [] if straggler is None or straggler.is_by_design else [straggler.claim]

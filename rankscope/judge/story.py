@@ -4,7 +4,7 @@ See METHOD.md#verdict.
 """
 
 from collections.abc import Mapping, Sequence
-from math import inf, sqrt
+from math import sqrt
 
 import numpy as np
 import polars as pl
@@ -274,7 +274,7 @@ def _costliest_set(
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
                 then = np.ones(len(blocks), dtype=np.bool_)
-            layout, nature = (excess.roles, excess.hosts), BY_NATURE if spans is None else inf
+            layout, nature = (excess.roles, excess.hosts), BY_NATURE if spans is None else 0.0
             levels = chance_of_levels(cells, *layout, rows, apart, then, nature=nature)
             if not (pattern.period or then.all()):  # or by how the others change, if that is rarer
                 change = chance_of_levels(_change(cells, then), *layout, rows, apart, changes=True)
@@ -375,7 +375,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
             suspects = np.union1d(np.flatnonzero(named), members)
             layout = excess.roles, excess.hosts, members, suspects
             levels = chance_of_levels(_change(excess.share, during), *layout, changes=True) / RARE
-            if min(levels, chance_of_levels(then, *layout)) > ALPHA:
+            if min(levels, chance_of_levels(then, *layout, nature=BY_NATURE)) > ALPHA:
                 continue
         others = np.delete(then, members, axis=0)  # all may differ as much in these iterations
         apart = ROBUST * np.median(np.abs(others - np.median(others, axis=0)), axis=0)

@@ -1,5 +1,8 @@
 """Transfers that take longer than those like them: METHOD.md#verdict."""
 
+from collections.abc import Iterable
+from itertools import repeat
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,11 +11,13 @@ from rankscope.compare import stages
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.stages import compare
 from rankscope.judge import healing
+from rankscope.judge.rules import judge
 from rankscope.judge.transfers import SlowTransfers, slow_transfers
 from rankscope.model.intervals import Floats
 from rankscope.model.kinds import POINT_TO_POINT
 from rankscope.model.options import Options
-from tests.support import MS, MakeStored
+from tests.judge.made import COUNT, RANKS, SUMMARY, Exact, wide_of
+from tests.support import MS, MakeStored, inputs_of
 
 GROUPS = {0: [0, 1], 1: [2, 3], 2: [0, 2], 3: [1, 3]}
 FRAME = pl.DataFrame({"group": [*GROUPS], "members": [*GROUPS.values()]}).with_columns(
@@ -278,3 +283,28 @@ def test_all_that_healing_saves_is_scaled_by_work_and_transfers(
     assert part.ranks == exact.ranks
     assert (part.gain, part.gain_all) == pytest.approx((exact.gain, exact.gain_all), rel=0.1)
     assert "gains are estimated from 4 of the iterations" in part.sentence
+
+
+def test_roles_and_transfers_that_bind_by_turns_are_judged_together() -> None:
+    """Each alone saves little: where one is healed, the other holds all ranks up."""
+    rows = [(r, i, 6.0 * (r >= RANKS // 2)) for r in range(RANKS) for i in range(COUNT)]
+    wide = wide_of(rows).with_columns(role=(pl.col("rank") // 4).cast(pl.String))
+    given = inputs_of(wide, run=SUMMARY)
+    calls = instances(dict.fromkeys(GROUPS, 4), iterations=COUNT)
+    service = np.where(calls["group"] == 3, 2.0, 0.2) * MS
+
+    class Binding(Exact):
+        def of(
+            self, healed: Iterable[Floats], transfers: Iterable[bool] = repeat(False)
+        ) -> list[int]:
+            of_roles = [bool(each.any()) for each in healed]
+            return [
+                COUNT * MS * (20 if roles and links else 3 * roles + 4 * links)
+                for roles, links in zip(of_roles, transfers, strict=False)
+            ]
+
+    slow = slow_transfers(calls, service, range(COUNT), FRAME, {})
+    verdict = judge(given, Binding(given.excess, slow=slow))
+    assert (verdict.kind, verdict.gain_ns) == ("communication", 4 * COUNT * MS)
+    assert verdict.gain_all_ns == 20 * COUNT * MS
+    assert "after these fixes it still costs 16 %" in verdict.sentence

@@ -54,8 +54,8 @@ def find_marks(
 ) -> PhaseRanges:
     """The marks on the training thread.
 
-    A hand-annotated collective covers the communication only where no device kernels run it;
-    otherwise its range only launches them, and is not a mark.
+    A hand-annotated collective covers the communication only where no device kernels run it, or
+    where hosts do by its name; otherwise its range only launches them, and is not a mark.
 
     Args:
         process: key of the process.
@@ -76,8 +76,9 @@ def find_marks(
     is_collective = (meaningful["means"] == "collective").to_numpy()
     is_mpi, blocking = (meaningful["domain"] == "MPI").to_numpy(), holds(meaningful["blocking"])
     waits = on_thread & is_collective & blocking
-    if (waits & ~is_mpi).any() and device_communicates():
-        waits &= is_mpi
+    on_host = is_mpi | holds(meaningful["on_host"])
+    if (waits & ~on_host).any() and device_communicates():
+        waits &= on_host
     phases, calls = np.flatnonzero(is_phase), _innermost(start, end, waits)
     rows, source = np.append(phases, calls), np.append(0 * phases, 1 + is_mpi[calls])
     called = meaningful["start"] - known_if(meaningful["payload"], is_gloo)

@@ -76,6 +76,7 @@ MEANINGS = pl.Schema(
         "fetch": pl.Boolean,
         "operation": pl.String,
         "blocking": pl.Boolean,
+        "on_host": pl.Boolean,
     }
 )
 
@@ -118,6 +119,7 @@ class Convention(Struct, frozen=True):
     fetch: bool = False
     operation: str | None = None
     blocking: bool = False
+    on_host: bool = False
     domain: str | None = None
 
     def number(self) -> pl.Expr:
@@ -203,7 +205,7 @@ class Vocabulary(Struct, frozen=True):
         nothing = pl.lit(None, pl.Int64)
         fits = [pl.when(row.fits()).then(pl.lit(i, pl.Int64)) for i, row in rows]
         names = names.with_columns(row=pl.coalesce(*fits, nothing))
-        says = ("means", "fetch", "operation", "blocking")
+        says = ("means", "fetch", "operation", "blocking", "on_host")
         table = pl.DataFrame(
             [(i, *(getattr(row, each) for each in says)) for i, row in rows],
             schema={each: MEANINGS[each] for each in ("row", *says)},
@@ -344,6 +346,7 @@ def _row(data: dict[str, Any]) -> Convention:
         fetch=data.get("fetch", False),
         operation=data.get("operation"),
         blocking=data.get("blocking", False),
+        on_host=data.get("on_host", False),
         domain=data.get("domain"),
     )
 

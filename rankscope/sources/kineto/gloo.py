@@ -12,6 +12,7 @@ import polars as pl
 from rankscope.model.schema import GLOO, OPERATORS
 
 _CALL = "^c10d::"
+_OF_DEVICE = r"^\w*ccl:"
 _WAIT = "^_?c10d_functional::wait_tensor$"
 
 
@@ -33,8 +34,7 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     if collectives.is_empty():
         return ranges
     operators = ranges.filter(pl.col("domain") == OPERATORS).sort("start")
-    is_call = pl.col("name").str.contains(_CALL)
-    calls = operators.filter(is_call).select("start", "process", caller="thread")
+    calls = _calls(operators, ranges.filter(pl.col("name").str.contains(_OF_DEVICE)))
     if calls.is_empty():
         return ranges
     of_script = ranges.filter((pl.col("domain") == "") & ~is_gloo)
@@ -71,6 +71,21 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(
         [ranges.filter(~is_gloo), waits.select(*ranges.columns, "payload")], how="diagonal"
     )
+
+
+def _calls(operators: pl.DataFrame, of_device: pl.DataFrame) -> pl.DataFrame:
+    """start, process and caller of the calls in `operators` that launch nothing on the device."""
+    key = ["process", "thread"]
+    calls = operators.filter(pl.col("name").str.contains(_CALL)).join_asof(
+        of_device.sort("start").select(*key, launches="start"),
+        left_on="start",
+        right_on="launches",
+        by=key,
+        strategy="forward",
+        check_sortedness=False,
+    )
+    by_host = (pl.col("launches") >= pl.col("end")).fill_null(True)
+    return calls.filter(by_host).select("start", "process", caller="thread")
 
 
 def _computing_and_waiting(operators: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -1,6 +1,7 @@
 """Marks: phases and blocking collectives of the training thread, each call once."""
 
 import polars as pl
+import pytest
 
 from rankscope.measure.segment import (
     IterationRanges,
@@ -58,6 +59,16 @@ def test_an_annotation_merely_launches_where_the_device_communicates() -> None:
     frame = ranges(STEP, (60, 80, "all_reduce"))
     assert labels(marks_of(frame)) != []
     assert labels(marks_of(frame, device=True)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["all_gather_object", "dist.broadcast_object_list", "gloo:barrier"]
+)
+def test_what_hosts_communicate_by_its_name_blocks_even_so(name: str) -> None:
+    """Else a rank that comes late to it would look as busy as those that wait for it there."""
+    marks = marks_of(ranges(STEP, (60, 80, name)), device=True)
+    assert labels(marks) == [("exposed_communication", 60, 80)]
+    assert marks.frame["source"].to_list() == ["annotation"]
 
 
 def test_an_mpi_call_blocks_even_so() -> None:

@@ -100,9 +100,14 @@ COLLECTIVES = {
         *("nccl:all_reduce", "all-grads-sync", "reduce-grads", "sync_gradients_across_dp"),
         *("DeepSpeedEngine.allreduce_gradients", "TSL:Thunk:#hlo_op=all-reduce-start.2#"),
     ],
-    "all_gather": ["nccl:_all_gather_base", "TSL:Thunk:#hlo_op=all-gather-start#"],
+    "all_gather": [
+        *("nccl:_all_gather_base", "TSL:Thunk:#hlo_op=all-gather-start#"),
+        *("all_gather_object", "torch.distributed.all_gather_object"),
+    ],
     "reduce_scatter": ["nccl:_reduce_scatter_base", "TSL:Thunk:#hlo_op=reduce-scatter.4#"],
     "all_to_all": ["nccl:all_to_all"],
+    "barrier": ["monitored_barrier"],
+    "rooted": ["gather_object", "dist.scatter_object_list", "broadcast_object_list"],
 }
 
 OTHERS = {

@@ -93,6 +93,24 @@ def test_without_as_many_calls_the_last_one_counts() -> None:
     assert waits(frame) == [(15, 15, 100, WORKER), (20, 22, 120, MAIN)]
 
 
+def test_calls_that_the_device_carries_out_are_no_calls_of_gloo() -> None:
+    """As of a job on devices whose hosts exchange objects; autograd's thread calls NCCL last."""
+    frame = ranges(
+        (1, 3, MAIN, "c10d::allgather_"),
+        (2, 100, WORKER, "gloo:all_gather"),
+        (4, 6, MAIN, "c10d::_allgather_base_"),
+        (5, 6, MAIN, "nccl:_all_gather_base"),
+        (105, 109, OTHER, "c10d::allreduce_"),
+        (107, 108, OTHER, "nccl:all_reduce"),
+        (110, 112, MAIN, "c10d::allgather_"),
+        (120, 150, WORKER, "gloo:all_gather"),
+    )
+    assert waits(frame) == [(1, 6, 100, MAIN), (110, 120, 150, MAIN)]
+    within = ranges((1, 3, OTHER, "c10d::allreduce_"), (2, 3, OTHER, "nccl:all_reduce"),
+                    (9, 90, MAIN, "gloo:all_gather"))  # fmt: skip
+    assert waits_on_callers(within).equals(within), "its range is the wait"
+
+
 def test_nobody_waits_for_a_hidden_collective() -> None:
     frame = ranges(
         (10, 20, MAIN, "c10d::allreduce_"),
