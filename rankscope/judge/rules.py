@@ -240,12 +240,14 @@ def slow_link(judged: Judgement) -> Verdict | None:
     places = {inputs.hosts.get(rank) for rank in members}
     sends = first["operation"] == POINT_TO_POINT
     host = one_host(members, inputs.hosts) if len({*inputs.hosts.values()}) > 1 else None
-    place = f", all on {host}" if host else ""
-    place += ", across hosts" * (sends and None not in places and len(places) > 1)
+    where = [first["label"]] * sends  # others are called by their ranks
+    where += [f"all on {host}"] if host else []
+    where += ["across hosts"] * (sends and None not in places and len(places) > 1)
+    place = f" ({', '.join(where)})" if where else ""
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
     more = f", one of {len(groups)} slow ones{shared}," * (len(groups) > 1)
     ranks = f" among {ranks_text(tuple(sorted(members)), MOST_LISTED)}"
-    ranks *= not sends  # which are called by their ranks
+    ranks *= not sends
     larger = " (if its messages are no larger)" * (sends and not first["sized"])
     calls = first["per_iteration"]
     mean = f" on average over {calls} calls" * (calls > 1)
@@ -254,8 +256,8 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
     return replace(
         verdict,
-        sentence=f"The transfer is slow: {first['operation']}{ranks} "
-        f"({first['label']}{place}){more} takes {ms(first['transfer_ns'])}{mean} "
+        sentence=f"The transfer is slow: {first['operation']}{ranks}{place}{more} "
+        f"takes {ms(first['transfer_ns'])}{mean} "
         f"once all have arrived, usually {ms(first['usual_ns'])}{larger}, "
         f"{when(verdict, len(slow.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
         f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "

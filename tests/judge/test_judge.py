@@ -322,7 +322,7 @@ def test_a_collective_that_hosts_carry_out_is_work_of_its_members(
     verdict = judge(given, prices)
     assert verdict.kind == kind
     assert verdict.ranks == ((3,) if kind == "persistent" else ())
-    words = "among ranks 0-7 (world), one of 2 slow ones, all with rank 3, takes 40.0 ms"
+    words = "among ranks 0-7, one of 2 slow ones, all with rank 3, takes 40.0 ms"
     words += " once all have arrived" if on_host else " on average over 4 calls once all"
     assert (words in verdict.sentence) == (kind == "communication")
     assert verdict.members == ((3,) if kind == "communication" else ())
