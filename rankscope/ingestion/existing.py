@@ -141,7 +141,7 @@ def replaced(target: Path) -> Iterator[Path]:
             raise DatabaseError(text, hint=error.hint) from error
         with _creation_errors(target):
             # a log of changes of the old one would be read into the new one
-            target.with_name(target.name + ".wal").unlink(missing_ok=True)
+            Path(f"{target}.wal").unlink(missing_ok=True)
             os.replace(path, target)
 
 
@@ -159,7 +159,7 @@ def remove(path: Path) -> None:
     """Remove a database that nobody else uses."""
     Database.check_replaceable(path)
     path.unlink(missing_ok=True)
-    path.with_name(path.name + ".wal").unlink(missing_ok=True)
+    Path(f"{path}.wal").unlink(missing_ok=True)
 
 
 def _unchanged(file: ReportFile, rows: pl.DataFrame) -> ReportOutcome:

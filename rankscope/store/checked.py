@@ -26,7 +26,7 @@ def identity(path: Path) -> str:
         of = path.stat()
     except OSError:
         return ""
-    if exists(path.with_name(path.name + ".wal")):
+    if exists(Path(f"{path}.wal")):
         return ""
     return f"{of.st_dev} {of.st_ino} {of.st_size} {of.st_mtime_ns} {of.st_ctime_ns}"
 

@@ -274,7 +274,7 @@ class Database:
     @staticmethod
     def state(path: Path) -> tuple[int, ...]:
         """A fingerprint that differs after every change of the file; empty while there is none."""
-        files = (path, path.with_name(path.name + ".wal"))
+        files = (path, Path(f"{path}.wal"))
         stats = [file.stat() for file in files if exists(file)]
         return tuple(
             each for stat in stats for each in (stat.st_ino, stat.st_size, stat.st_mtime_ns)

@@ -14,7 +14,7 @@ from rankscope.errors import DatabaseError, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.store import Database
-from tests.support import MakeStored, Stored, change
+from tests.support import SAMPLE, Cli, MakeStored, Stored, change
 
 
 def test_every_table_and_column_is_explained(sample: Stored) -> None:
@@ -85,9 +85,12 @@ def test_a_database_of_another_version(db: Path, version: str) -> None:
         assert connection.execute("select count(*) from ranks").fetchone() == (4,)
 
 
-def test_a_folder_in_its_place(tmp_path: Path) -> None:
+def test_a_folder_in_its_place(tmp_path: Path, cli: Cli) -> None:
     with pytest.raises(DatabaseError, match=str(tmp_path)):
         rankscope.open_run(tmp_path)
+    for path in (".", "/"):  # folders without a name
+        cli("imbalance", "--db", path).refused(4, f"{path}: is a folder")
+        cli("ingest", SAMPLE, "--db", path).refused(4, f"{path}: is a folder")
 
 
 def test_readers_do_not_lock_each_other_out(db: Path) -> None:
