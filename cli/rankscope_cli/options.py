@@ -188,5 +188,5 @@ def check_page(target: Path, option: str) -> None:
     if target.suffix.lower() not in PAGE_ENDINGS:
         raise UsageError(
             f"{option} {target}: the name of a page must end in .html",
-            hint=f"{option} {target.with_suffix('.html')}",
+            hint=f"{option} {target.with_suffix('.html') if target.name else 'report.html'}",
         )

@@ -70,7 +70,7 @@ def write_view(files: Sequence[Path], target: Path) -> None:
     if target.suffix != ".nsys-view":
         raise UsageError(
             f"--view {target}: the name of a view document must end in .nsys-view",
-            hint=f"--view {target.with_suffix('.nsys-view')}",
+            hint=f"--view {target.with_suffix('.nsys-view') if target.name else 'picks.nsys-view'}",
         )
     write_whole(target, view_document(files, target.parent).encode())
 

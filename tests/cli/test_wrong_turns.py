@@ -1,10 +1,12 @@
 """What a new user types instead of the right command, and what it says or does then."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from rankscope.history.fleet.collect import databases
 from tests.support import SAMPLE, Cli, Stored
 
 NAMED = "Rank 2 (node1)"
@@ -22,6 +24,27 @@ def test_imbalance_of_reports_ingests_them_first(cli: Cli) -> None:
     other = cli("imbalance", SAMPLE, "--db", "other.duckdb", "--phase", "load=Backward Pass")
     assert "5.66 (3)" in other.out, "what --phase names is loading"
     cli("imbalance", "--phase", "load=x").refused(2, "are about reports, and none", "PROFILES --it")
+
+
+def test_a_folder_without_a_name_in_place_of_a_page(cli: Cli) -> None:
+    for path in (".", "/"):
+        cli("report", "-o", path).refused(2, f"-o {path}: the name of a page", "-o report.html")
+
+
+def test_a_folder_that_goes_while_runs_are_searched_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "run.duckdb").touch()
+    listed = os.scandir
+
+    def scandir(path: str) -> object:
+        if Path(path).name == "gone":
+            raise FileNotFoundError(path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert databases([str(tmp_path)]) == [tmp_path / "run.duckdb"]
 
 
 def test_a_database_in_place_of_reports(cli: Cli, sample: Stored) -> None:

@@ -32,6 +32,8 @@ def test_a_view_document_names_reports_relative_to_itself(sample: Stored, tmp_pa
     assert [(view.parent / name).resolve() for name in output["files"]] == [*files]
     with pytest.raises(UsageError, match="nsys-view"):
         write_view(files, tmp_path / "slow.json")
+    with pytest.raises(UsageError, match="view document must end"):
+        write_view(files, Path())
     with pytest.raises(UsageError, match="cannot be written"):
         write_view(files, tmp_path / "nowhere" / "slow.nsys-view")
 

@@ -1,6 +1,7 @@
 """The evidence of many databases; of each only the needed tables are read."""
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
@@ -48,7 +49,9 @@ def databases(texts: Sequence[str]) -> list[Path]:
     for text in texts:
         path = Path(text)
         if path.is_dir():
-            matches = sorted(path.rglob("*.duckdb"))
+            walked = os.walk(path)  # which passes over folders that go meanwhile
+            found = (Path(folder, name) for folder, _, names in walked for name in names)
+            matches = sorted(each for each in found if each.suffix == ".duckdb")
         elif path.exists():
             matches = [path]
         else:
