@@ -225,9 +225,7 @@ def last_before(events: StepEvents, moments: Times, waiting: bool = True) -> Tim
 def _latest(moments: Times, before: Times, strictly: bool = False) -> Times:
     """The latest of the sorted `moments` before (or at) each; -1 where no such moment exists."""
     index = np.searchsorted(moments, before, side="left" if strictly else "right") - 1
-    if not len(moments):
-        return np.full(len(before), -1, dtype=np.int64)
-    return np.where(index >= 0, moments[np.maximum(index, 0)], -1)
+    return np.append(moments, -1)[index]
 
 
 BORDERS: tuple[Callable[[StepEvents, Times], Times], ...] = (
