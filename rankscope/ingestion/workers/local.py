@@ -24,12 +24,15 @@ from rankscope.sources.discover import describe_again
 from rankscope.util.lifetime import end_with_parent, signals_held
 from rankscope.util.threads import available_cores
 
-SMALL_BYTES = 32 * 2**20
-"""Size of reports that are read in the time that a worker needs to start. Reports of less in all
+SMALL_BYTES = 48 * 2**20
+"""Size of exports that are read in the time that a worker needs to start. Reports of less in all
 are read by this process; up to twice that size, it reads in place of one worker."""
 
 REPORT_BYTES = 4 * 2**20
 """The fixed cost of a report, in bytes that are read in the same time."""
+
+OTHERS_TIMES = 1.5
+"""About how many times as long as an export of its size a trace or what is exported first takes."""
 
 EXPORT_TIMES = 4
 """About how many times as large as the report its SQLite export is."""
@@ -238,9 +241,10 @@ def _tidied_up() -> Iterator[None]:
         sys.warnoptions.remove(TIDIED_UP)
 
 
-def _size(files: list[ReportFile]) -> int:
-    """The cost of reports, in bytes that are read in the same time."""
-    return sum(REPORT_BYTES + file.bytes for file in files)
+def _size(files: list[ReportFile]) -> float:
+    """The cost of reports, in bytes of exports that are read in the same time."""
+    times = (1 if _bytes_read(file) == file.bytes else OTHERS_TIMES for file in files)
+    return sum((REPORT_BYTES + file.bytes) * each for file, each in zip(files, times, strict=True))
 
 
 def _finished(

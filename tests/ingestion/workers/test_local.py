@@ -224,6 +224,13 @@ def reader(file: ReportFile, options: ShapingOptions) -> int:
     return os.getpid()
 
 
+def test_exports_that_are_read_before_a_worker_has_begun_need_none(tmp_path: Path) -> None:
+    exports, pool = made(tmp_path, 9)[1:], WorkerPool(cores=2)
+    traces = [replace(file, kind="kineto") for file in exports]
+    assert pool._worker_count(exports) == 0
+    assert pool._worker_count(traces) == 2
+
+
 @pytest.mark.slow
 def test_this_process_reads_in_place_of_a_worker_where_all_are_small(tmp_path: Path) -> None:
     files = made(tmp_path, 12)
