@@ -21,7 +21,6 @@ def chance_of_sets(
     parts: Sequence[Floats],
     roles: Index,
     sets: Sequence[tuple[int, Index]],
-    calm: Sequence[Floats] | None = None,
 ) -> Floats:
     """How likely such sums over iterations are if no rank in particular is slow.
 
@@ -35,12 +34,11 @@ def chance_of_sets(
             are exchanged together.
         roles: the role of each rank; ranks are exchanged within it.
         sets: the part, and ranks (rows).
-        calm: the same parts without what says nothing of the sets, though others may do it, too.
 
     Returns:
         For each set the probability that shuffled ranks reach what it has.
     """
-    own = [(calm or parts)[part][rows].sum() for part, rows in sets]
+    own = [parts[part][rows].sum() for part, rows in sets]
     which, last = np.array([(part, len(rows) - 1) for part, rows in sets]).T
     cells = np.stack(parts)
     order = np.lexsort((*cells.sum(axis=2), roles))  # the order of ranks changes nothing

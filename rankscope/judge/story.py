@@ -215,12 +215,13 @@ def _costliest_set(
 ) -> Slow | None:
     """The set of ranks that costs most by a phase or all work (None), and its chance.
 
-    Rare events make no rank slow, but others may have such events as well.
+    Rare events make no rank slow: their iterations tell nothing of the others.
     """
-    every = excess
+    every, eventful = excess, np.zeros(excess.total.shape[1], dtype=np.bool_)
     for each in rare:
         excess = excess.without(each.cells(excess))
-    parts, calm = dict[str | None, Floats](), list[Floats]()
+        eventful |= np.isin(excess.numbers, each.pattern.iterations)
+    parts = dict[str | None, Floats]()
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     untested = dict[float, Slow]()
     for phase, noise in noises.items():
@@ -246,8 +247,7 @@ def _costliest_set(
             sets = [each for each in sets if known[each[0]].all()]
         tried += [(phase, *each) for each in sets]
         if sets:
-            parts[phase] = np.clip(every.within(phase).share, -limit, limit)
-            calm.append(cells)
+            parts[phase] = np.where(eventful, 0.0, cells)
     if not tried:
         return untested[max(untested)] if untested else None
     judged = [*parts]
@@ -255,7 +255,6 @@ def _costliest_set(
         [*parts.values()] if spans is None else [spans],
         excess.roles,
         [(judged.index(p), rows if when.always else apart) for p, apart, rows, when, _ in tried],
-        calm if spans is None else None,
     )
     role_sizes = np.bincount(excess.roles)
     best, worth = None, (0.0, 0.0)
