@@ -98,7 +98,8 @@ def chance_of_levels(
         nature: how far ranks differ although none is slow; 0: nobody knows. Where levels of others
             on the same hosts scatter by more, and are constant, this is the noise, as a standard
             deviation. Where they scatter by less than half of it, `FEW` further ranks count that
-            scatter by half (Smyth, Stat. Appl. Genet. Mol. Biol. 2004: the moderated t-test).
+            scatter by half, if the chance is smaller then (Smyth, Stat. Appl. Genet. Mol. Biol.
+            2004: the moderated t-test).
     """
     others = np.isin(roles, roles[rows])
     ranks, on_hosts = int(others.sum()), np.unique(hosts[others], return_inverse=True)[1]
@@ -144,15 +145,16 @@ def chance_of_levels(
         draw = np.random.default_rng(1)
         levels = sqrt(1 - common) * draw.standard_normal((SHUFFLES, ranks))
         within = 2 * alike * draw.standard_gamma(degrees / alike / 2, SHUFFLES)  # perhaps 0
-        if error <= (nature / 2) ** 2:
-            error = (error * (free + degrees) + FEW * (nature / 2) ** 2) / (free + degrees + FEW)
-            degrees += FEW
-            within += 2 * draw.standard_gamma(FEW / 2, SHUFFLES)
         levels += sqrt(common) * draw.standard_normal((SHUFFLES, ranks))[:, on_hosts]
         lead = _lead(levels, len(rows), count)
         squares = levels[:, :count].var(axis=1) * count / max(count - alike, 1) * free + within
-        drawn = lead / np.sqrt(squares / (free + degrees))
-        reached = max(reached, int((drawn * sqrt(error) >= level).sum()))
+        counts = []
+        for further in (0, FEW)[: 1 + (error <= (nature / 2) ** 2)]:
+            told = free + degrees + further
+            spread = (error * (free + degrees) + (nature / 2) ** 2 * further) / told
+            drawn = (squares + 2 * draw.standard_gamma(further / 2, SHUFFLES)) / told
+            counts.append(int((lead / np.sqrt(drawn) * sqrt(spread) >= level).sum()))
+        reached = max(reached, min(counts))
     return reached / SHUFFLES
 
 

@@ -364,8 +364,6 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         # one that waits for a slower rank may do meanwhile what was due
         slower = np.delete(excess.share > event_of(noise), members, axis=0).any(axis=0)
         pattern = pattern_of(amount, 0.0, numbers, slower & (amount == 0))
-        if not pattern.has_one_reason:
-            pattern = replace(pattern, iterations=tuple(numbers[amount > 0].tolist()))
         fact = Slow(tuple(excess.ranks[members].tolist()), pattern, None)
         sought[fact.cells(excess)] = 0.0
         during = np.isin(numbers, pattern.iterations)
