@@ -13,7 +13,7 @@ from rankscope.match.roles import ALIKE
 from rankscope.model.intervals import Floats
 from rankscope.util.numbers import ROBUST
 
-KIND = ("operation", "alike", "calls")
+KIND = ("operation", "on_host", "alike", "calls")
 OF_GROUP = (*KIND, "group")
 CELL = (*OF_GROUP, "iteration")
 """The columns that calls have in common which are compared, those of a communicator among them, and
@@ -73,7 +73,7 @@ def slow_transfers(
         )
         .filter(pl.col("iteration").is_in([*numbers]) & service.is_not_null())
         .join(
-            kinds.select("group", "alike", "merged", "size_of_group", "ends_error_ns"),
+            kinds.select("group", "on_host", "alike", "merged", "size_of_group", "ends_error_ns"),
             on="group",
             maintain_order="left",
         )

@@ -119,7 +119,13 @@ def detail_ranks(
         trace: the report.
     """
     marks = {
-        process: find_marks(process, named, each, partial(_communicates, trace, process))
+        process: find_marks(
+            process,
+            named,
+            each,
+            partial(_communicates, trace, process),
+            partial(_communicating, trace, process),
+        )
         for process, each in iterations.items()
     }
     iterations = {each: marks[each].without_unclosed(own) for each, own in iterations.items()}
@@ -163,12 +169,21 @@ def _launched(trace: Trace, processes: set[int]) -> set[int]:
 
 
 def _computing(trace: Trace, process: int) -> Times:
-    """Sorted launches of a process's kernels that compute; the start where no launch is known."""
+    """Sorted launches of a process's kernels that compute."""
+    return _launches(trace, process, pl.col("operation").is_null())
+
+
+def _communicating(trace: Trace, process: int, thread: int) -> Times:
+    """Sorted launches of a process's communication kernels by a thread, or by one unknown."""
+    own = (pl.col("launch_thread") == thread).fill_null(True)
+    return _launches(trace, process, pl.col("operation").is_not_null() & own)
+
+
+def _launches(trace: Trace, process: int, which: pl.Expr) -> Times:
+    """Sorted launches of a process's kernels; the start where no launch is known."""
     launches = trace.device_work.map(
         lambda part: part.filter(
-            pl.col("process") == process,
-            pl.col("kind").is_in(["kernel", "graph"]),
-            pl.col("operation").is_null(),
+            pl.col("process") == process, pl.col("kind").is_in(["kernel", "graph"]), which
         ).select(launch=pl.coalesce("launch", "start"))
     ).whole
     return launches["launch"].sort().to_numpy()

@@ -197,6 +197,15 @@ def test_a_link_that_is_slow_where_others_take_no_time() -> None:
     assert found.slow.select("group", "transfer_ns", "usual_ns").rows() == [(1, MS, 0)]
 
 
+def test_what_hosts_carry_out_is_not_compared_with_what_devices_do() -> None:
+    """As objects, which gloo gathers, beside NCCL's gathers of weights."""
+    rows = instances({0: 1, 1: 1})
+    service = np.where(rows["group"] == 1, 20.0, 1.0) * MS
+    assert found_in(rows, service) is not None
+    of_hosts = FRAME.with_columns(on_host=pl.col("group") == 1)
+    assert slow_transfers(rows, service, range(10), of_hosts, {}) is None
+
+
 def test_calls_that_are_never_quick_at_once_are_not_slow_when_none_is() -> None:
     """Of two calls, one or the other is usually quick; sometimes neither is."""
     rows = instances({0: 2}, iterations=20).with_columns(bytes=2 ** (10 * pl.col("ordinal")))

@@ -51,17 +51,20 @@ def find_marks(
     named: LabelledRanges,
     iterations: IterationRanges,
     device_communicates: Callable[[], bool],
+    launches: Callable[[int], Times],
 ) -> PhaseRanges:
     """The marks on the training thread.
 
     A hand-annotated collective covers the communication only where no device kernels run it, or
-    where hosts do by its name; otherwise its range only launches them, and is not a mark.
+    where hosts do by its name and none is launched within; otherwise its range only launches them,
+    and is not a mark.
 
     Args:
         process: key of the process.
         named: the ranges of the report.
         iterations: the iterations, whose thread is the training thread.
         device_communicates: whether the process has communication kernels; called if needed.
+        launches: thread → its sorted launches of such kernels; called if needed.
     """
     meaningful = of_process(named.meaningful, process)
     start, end = meaningful["start"].to_numpy(), meaningful["end"].to_numpy()
@@ -79,6 +82,11 @@ def find_marks(
     on_host = is_mpi | holds(meaningful["on_host"])
     if (waits & ~on_host).any() and device_communicates():
         waits &= on_host
+    by_name = np.flatnonzero(waits & on_host & ~is_mpi & ~is_gloo)
+    if len(by_name) and device_communicates():
+        launched = launches(iterations.thread)
+        within = np.searchsorted(launched, (start[by_name], end[by_name]))
+        waits[by_name] = within[0] == within[1]
     phases, calls = np.flatnonzero(is_phase), _innermost(start, end, waits)
     rows, source = np.append(phases, calls), np.append(0 * phases, 1 + is_mpi[calls])
     called = meaningful["start"] - known_if(meaningful["payload"], is_gloo)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -23,7 +24,8 @@ OPTIMIZER = [(60, 64, "aten::add_"), (65, 69, "aten::mul_")]
 
 def marks(*rows: tuple[object, ...]) -> tuple[list[tuple[object, ...]], frozenset[str]]:
     frame = named(ranges(*rows))
-    result = find_marks(PROCESS, frame, found(*rows), device_communicates=lambda: True)
+    none = np.empty(0, dtype=np.int64)
+    result = find_marks(PROCESS, frame, found(*rows), lambda: True, lambda _: none)
     return result.frame.select("label", "start", "end").sort("start").rows(), result.derived
 
 

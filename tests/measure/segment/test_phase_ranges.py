@@ -1,5 +1,6 @@
 """Marks: phases and blocking collectives of the training thread, each call once."""
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -11,16 +12,24 @@ from rankscope.measure.segment import (
     with_meanings,
 )
 from rankscope.model.events import InMemoryEvents, StreamedEvents
+from rankscope.model.intervals import Times
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.sources.conventions import vocabulary
-from tests.frames import LOADER, PROCESS, named, ranges
+from tests.frames import LOADER, PROCESS, THREAD, named, ranges
 
 
-def marks_of(frame: pl.DataFrame, device: bool = False, **options: object) -> PhaseRanges:
+def marks_of(
+    frame: pl.DataFrame, device: bool = False, launches: tuple[int, ...] = (), **options: object
+) -> PhaseRanges:
     result = find_iterations(named(frame, **options).meaningful, None)
     assert isinstance(result, IterationRanges)
-    return find_marks(PROCESS, named(frame, **options), result, lambda: device)
+
+    def launched(thread: int) -> Times:
+        assert thread == THREAD
+        return np.array(launches, dtype=np.int64)
+
+    return find_marks(PROCESS, named(frame, **options), result, lambda: device, launched)
 
 
 STEP = (0, 100, "step 0")
@@ -69,6 +78,13 @@ def test_what_hosts_communicate_by_its_name_blocks_even_so(name: str) -> None:
     marks = marks_of(ranges(STEP, (60, 80, name)), device=True)
     assert labels(marks) == [("exposed_communication", 60, 80)]
     assert marks.frame["source"].to_list() == ["annotation"]
+
+
+def test_objects_that_the_device_exchanges_are_no_wait_of_hosts() -> None:
+    """Else a rank that packs its object for longer than others would look as if it waited."""
+    frame = ranges(STEP, (20, 40, "all_gather_object"), (60, 80, "all_gather_object"))
+    marks = marks_of(frame, device=True, launches=(10, 70))
+    assert labels(marks) == [("exposed_communication", 20, 40)]
 
 
 def test_an_mpi_call_blocks_even_so() -> None:
