@@ -252,14 +252,15 @@ def slow_link(judged: Judgement) -> Verdict | None:
     calls = first["per_iteration"]
     mean = f" on average over {calls} calls" * (calls > 1)
     adapters = network_words(
-        inputs.tables((*inputs.hosts,)), members, {*iterations}, inputs.numbers, inputs.hosts
+        inputs.tables((*inputs.hosts,)), members, {*iterations}, slow.numbers, inputs.hosts
     )
+    at = when(verdict, len(slow.numbers), of_captures=inputs.run.of_captures, exactly=False)
+    at += " looked at" * (at.endswith("s") and len(slow.numbers) < len(inputs.numbers))
     return replace(
         verdict,
         sentence=f"The transfer is slow: {first['operation']}{ranks}{place}{more} "
         f"takes {ms(first['transfer_ns'])}{mean} "
-        f"once all have arrived, usually {ms(first['usual_ns'])}{larger}, "
-        f"{when(verdict, len(slow.numbers), of_captures=inputs.run.of_captures, exactly=False)}"
+        f"once all have arrived, usually {ms(first['usual_ns'])}{larger}, {at}"
         f"{f'; the network adapters of its hosts {adapters}' if adapters else ''}. At the usual "
         "speed the run would save",
     )

@@ -23,12 +23,11 @@ those that are judged together."""
 class SlowTransfers(Struct, frozen=True, eq=False):
     """Transfer time of collectives beyond the usual.
 
-    `saved`: ns by instance. `numbers`: the selected iterations of which instances are known.
-    `most`: the sum in each selected iteration, interpolated in the others. `slow`: group,
-    operation, label, members (ranks), on_host (whether hosts carry it out), excess_ns (sum over the
-    iterations), iterations, and medians of these: per_iteration (calls), transfer_ns and usual_ns
-    (of a mean call), and sized (whether sizes are known); a row per communicator and operation,
-    most excess first.
+    `saved`: ns by instance. `numbers`: the selected iterations that are looked at. `most`: the sum
+    in each of them, interpolated in the others. `slow`: group, operation, label, members (ranks),
+    on_host (whether hosts carry it out), excess_ns (sum over the iterations), iterations, and
+    medians of these: per_iteration (calls), transfer_ns and usual_ns (of a mean call), and sized
+    (whether sizes are known); a row per communicator and operation, most excess first.
     """
 
     saved: Floats
@@ -59,7 +58,8 @@ def slow_transfers(
             of its members scatter; null where they need not end together).
         hosts: of the ranks, None where unknown. Sends across hosts are compared with each other, if
             several pairs of ranks send so.
-        spread: the iterations that stand for those without instances; None: all do.
+        spread: of a sample, the iterations that stand for those without instances; where these are
+            all or None, nothing is slow in an iteration without instances.
     """
     service, kinds = pl.col("service"), _kinds(groups, hosts)
     # members that do not end together may be of several groups: some arrive when others are through
@@ -102,10 +102,12 @@ def slow_transfers(
     saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
     column = np.searchsorted(numbers, slow["iteration"].to_numpy())
     most = np.bincount(column, slow["excess"].to_numpy(), len(numbers)).astype(np.float64)
-    seen = np.isin(numbers, rows["iteration"].unique())
-    even = np.flatnonzero(seen & np.isin(numbers, numbers if spread is None else spread))
-    if len(even):
-        most = np.where(seen, most, np.interp(np.arange(len(numbers)), even, most[even]))
+    seen = np.ones(len(numbers), dtype=np.bool_)
+    if spread is not None and len(spread) < len(numbers):
+        seen = np.isin(numbers, rows["iteration"].unique())
+        even = np.flatnonzero(seen & np.isin(numbers, spread))
+        if len(even):
+            most = np.where(seen, most, np.interp(np.arange(len(numbers)), even, most[even]))
     summary = (
         slow.group_by("group", "operation")
         .agg(

@@ -142,7 +142,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
         tuple[int, ...], says("the selected iterations in which the ranks are slow")
     ] = ()
     iterations_share: Annotated[
-        float | None, says("the share of `iterations` in the selected ones")
+        float | None, says("the share of `iterations` in the selected ones, or in a sample of them")
     ] = None
     period: Annotated[int | None, says("k, where the ranks are slow in every k-th iteration")] = (
         None

@@ -265,6 +265,7 @@ def test_a_link_is_slow_in_a_run_that_cannot_be_replayed(
     part = compare(run.run.tables, Options()).verdict  # of the other iterations nothing is known
     assert part.iterations == tuple(verdict.iterations[::2])
     assert part.gain_ns == pytest.approx(verdict.gain_ns, rel=0.1)
+    assert f"over all {len(part.iterations)} iterations looked at. " in part.sentence
 
 
 def test_what_is_known_of_some_iterations_stands_for_all() -> None:
@@ -278,6 +279,22 @@ def test_what_is_known_of_some_iterations_stands_for_all() -> None:
     whole = found.most[9]
     assert found.most[[0, 6, 7]].tolist() == [0.0, whole, whole]
     assert found.most[[3, 8]] / whole == pytest.approx([3 / 9, 8 / 9])
+
+
+def test_nothing_is_slow_in_iterations_without_a_transfer() -> None:
+    """As of local SGD, where every fourth iteration reduces."""
+    rows = instances(dict.fromkeys(GROUPS, 4), iterations=COUNT)
+    rows = rows.filter(pl.col("iteration") % 4 == 0)
+    slow = slow_transfers(
+        rows, np.where(rows["group"] == 3, 2.0, 0.2) * MS, range(COUNT), FRAME, {}
+    )
+    assert slow is not None
+    assert np.flatnonzero(slow.most).tolist() == [*range(0, COUNT, 4)]
+    given = inputs_of(wide_of([(r, i, 0.0) for r in range(RANKS) for i in range(COUNT)]))
+    verdict = judge(given, Exact(given.excess, slow=slow))
+    assert verdict.kind == "communication"
+    assert verdict.iterations_share == 1 / 4
+    assert f", in {COUNT // 4} of {COUNT} iterations. " in verdict.sentence
 
 
 def test_all_that_healing_saves_is_scaled_by_work_and_transfers(
