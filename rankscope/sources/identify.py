@@ -41,8 +41,8 @@ OF_WORLD = re.compile(r"(?:^|[_\-.])([0-9]{1,6})[_\-]of[_\-]([0-9]{1,6})(?!\d)",
 
 NAME_HINT = "give the place of the rank in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
-UNNAMED = re.compile(r"(?<!\\)\((?!\?)")
-"""The start of a group without a name, in a pattern."""
+UNNAMED = re.compile(r"(?<!\\)\((?=\\d|\[0-9\])")
+"""The start of a group of digits without a name, in a pattern."""
 
 ONE_AT_A_TIME = "or read the reports one by one, each with --rank N"
 

@@ -188,8 +188,10 @@ def test_patterns_that_cannot_tell_a_rank(text: str) -> None:
         pattern(text)
 
 
-@pytest.mark.parametrize("text", [r"rank(\d+)", r"rank(\d+)_(\w+)", r"(?:r|\()rank(\d+)"])
-def test_a_group_without_a_name_is_taken_for_that_of_the_rank(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", [r"rank(\d+)", r"rank(\d+)_(\w+)", r"(?:r|\()rank([0-9]+)", r"(a|b)[(]rank(\d+)"]
+)
+def test_a_group_of_digits_without_a_name_is_taken_for_that_of_the_rank(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         pattern(text)
     assert refused.value.hint == f"--rank-pattern '{text.replace('k(', 'k(?P<rank>', 1)}'"
