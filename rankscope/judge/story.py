@@ -225,14 +225,15 @@ def _costliest_set(
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     untested = dict[float, Slow]()
     for phase, noise in noises.items():
-        limit = differing(noise)
         # a trait leaves out single events
-        cells = np.clip(excess.within(phase).share, -limit, limit)
+        share = excess.within(phase).share
+        limit = np.fmax(np.abs(np.median(share, axis=1, keepdims=True)), differing(noise))
+        cells = np.clip(share, -limit, limit)
         sums = cells.sum(axis=1)
         order = np.argsort(-sums, kind="stable")
-        most = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # a majority is the norm
+        half = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # a majority is the norm
         # sets after which the next rank costs clearly less
-        before, after = sums[order][:most], np.append(sums[order][1:], 0.0)[:most]
+        before, after = sums[order][:half], np.append(sums[order][1:], 0.0)[:half]
         sizes = np.flatnonzero((before > 0) & (after < MOST * before))
         sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
         sets = [(order[:k], *_alike(excess, phase, noise, order[:k])) for k in sizes]
@@ -257,7 +258,7 @@ def _costliest_set(
         [(judged.index(p), rows if when.always else apart) for p, apart, rows, when, _ in tried],
     )
     role_sizes = np.bincount(excess.roles)
-    best, worth = None, (0.0, 0.0)
+    found = list[tuple[bool, float, float, Slow]]()
     for (phase, apart, rows, pattern, gain), p in zip(tried, chances.tolist(), strict=True):
         of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
         # the other half of a role may as well be fast
@@ -266,9 +267,9 @@ def _costliest_set(
             # single events hardly count
             then = np.isin(excess.numbers, pattern.iterations)
             share = excess.within(phase).share
-            limit = max(differing(noises[phase]), np.median(share[np.ix_(rows, then)]))
-            cells = np.clip(every.within(phase).share, -limit, limit)
-            cells[rows] = np.clip(share[rows], -limit, limit)
+            most = max(differing(noises[phase]), np.median(share[np.ix_(rows, then)]))
+            cells = np.clip(every.within(phase).share, -most, most)
+            cells[rows] = np.clip(share[rows], -most, most)
             if spans is not None:  # of as many blocks as spans in each
                 blocks = np.array_split(spans, round(sqrt(spans.shape[1])), axis=1)
                 cells = np.stack([each.mean(axis=1) for each in blocks], axis=1)
@@ -279,10 +280,9 @@ def _costliest_set(
                 change = chance_of_levels(_change(cells, then), *layout, rows, apart, changes=True)
                 levels = min(levels, change / RARE)
             chance = max(chance, 1 - (1 - levels) ** len(tried))  # of several tests
-        if (gain * (1 - chance), gain) > worth:
-            best = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
-            worth = gain * (1 - chance), gain
-    return best
+        slow = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
+        found.append((_is_sure(slow), gain * (1 - chance), gain, slow))
+    return max(found, key=lambda each: each[:3])[-1]
 
 
 def _change(share: Floats, then: Flags) -> Floats:

@@ -142,3 +142,13 @@ def test_an_event_after_a_spell_is_no_part_of_it() -> None:
     spell, event = story_of(excess(late, per_host=2)).slow
     assert (spell.ranks, spell.pattern.spells) == ((1,), ((1, 13),))
     assert (event.ranks, event.pattern.iterations) == ((1,), (15,))
+
+
+def test_levels_that_all_exceed_the_noise_are_told_apart() -> None:
+    """Ranks attend to ever longer parts of a sequence; where the shortest ones wander, half of the
+    ranks are unsure. Those with the longest parts are sure.
+    """
+    late = np.tile([-7.0, 0.0, 8.0, 14.0], 4)[:, None] + noise(16, 5, 0.4, 1)
+    late[::4] += 0.6 * np.array([[1.0], [-1.0], [1.0], [-1.0]]) * np.linspace(-1, 1, 5)
+    named = {rank for ranks in ranks_of(story_of(excess(late, per_host=8))) for rank in ranks}
+    assert {3, 7, 11, 15} <= named
