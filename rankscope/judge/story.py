@@ -387,7 +387,8 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         amounts = np.append(amounts, events)
         share[fact.cells(excess)] = 0.0
         named[members] = True
-        rare = len(facts) == 1 or single <= max(RARE * len(numbers), 1)
+        one_owner = len({each.ranks for each in facts}) == 1
+        rare = one_owner or single <= max(RARE * len(numbers), 1)
         beside = ~named | (2 * named.sum() > len(share))
         background = np.abs(share[beside])
         if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual

@@ -152,3 +152,22 @@ def test_levels_that_all_exceed_the_noise_are_told_apart() -> None:
     late[::4] += 0.6 * np.array([[1.0], [-1.0], [1.0], [-1.0]]) * np.linspace(-1, 1, 5)
     named = {rank for ranks in ranks_of(story_of(excess(late, per_host=8))) for rank in ranks}
     assert {3, 7, 11, 15} <= named
+
+
+def test_a_large_event_and_smaller_ones_of_a_rank_are_of_one_owner() -> None:
+    """As of a rank that writes logs in three of five iterations, much in one of them."""
+    late = noise(16, 5, 0.6, 1)
+    late[0, [1, 2, 4]] += [19.0, 81.0, 20.0]
+    late[12, 1] += 5.5
+    (found,) = story(late).slow
+    assert (found.ranks, found.pattern.iterations) == ((0,), (2, 3, 5))
+
+
+def test_a_small_event_does_not_hide_the_large_ones_of_its_rank() -> None:
+    """It lies among those of others, which are nothing."""
+    late = noise(8, 19, 0.4, 1)
+    late[2, [1, 12, 13]] += [800.0, 1500.0, 700.0]
+    late[2, 3] += 5.7
+    late[[0, 1, 3], [13, 15, 18]] += [4.4, 2.5, 2.9]
+    (found,) = story(late).slow
+    assert (found.ranks, found.pattern.iterations) == ((2,), (2, 13, 14))
