@@ -199,7 +199,7 @@ def _slowest_part(inputs: VerdictInputs) -> str:
 
 
 def changed(inputs: VerdictInputs) -> Iterator[str]:
-    """A clause on when iterations last longer on all ranks: for good, at first, or ever more."""
+    """A clause on when iterations last longer on all ranks: for good, at first, or in the end."""
     lengths = np.fmax.reduce(inputs.excess.unit, axis=0)
     quick = quick_part(lengths)
     if quick.all():
@@ -211,8 +211,8 @@ def changed(inputs: VerdictInputs) -> Iterator[str]:
             before, after = round(float(np.median(first))), round(float(np.median(last)))
             if after - before > MUCH * before:
                 yield (
-                    f"on all ranks, iterations take longer and longer: {ms(before)} in the first "
-                    f"third, {ms(after)} in the last"
+                    f"on all ranks, iterations get slower: {ms(before)} in the first third, "
+                    f"{ms(after)} in the last"
                 )
         return
     at = int(np.diff(quick).argmax())

@@ -447,7 +447,15 @@ def test_all_ranks_get_slower_and_slower(count: int, more_ms: float, said: bool)
     rows = [(rank, i, more_ms * i) for rank in range(RANKS) for i in range(count)]
     run = replace(SUMMARY, iterations=count)
     sentence = judge(inputs_of(wide_of(rows), run=run)).sentence
-    assert ("on all ranks, iterations take longer and longer: " in sentence) == said
+    assert ("on all ranks, iterations get slower: " in sentence) == said
+
+
+def test_a_step_that_noise_blurs_is_not_called_steady_growth() -> None:
+    noise = np.random.default_rng(1).normal(0, 1.5, 30)
+    rows = [(r, i, 10.0 * (i >= 15) + noise[i]) for r in range(RANKS) for i in range(30)]
+    run = replace(SUMMARY, iterations=30)
+    sentence = judge(inputs_of(wide_of(rows), run=run)).sentence
+    assert "on all ranks, iterations get slower: " in sentence
 
 
 @pytest.mark.parametrize(
