@@ -29,7 +29,7 @@ from tests.bench.tables import put, rows
 from tests.support import SHARED
 
 ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
-"""Environment of a command whose work is shared out by processes alone."""
+"""Environment of an ingest, whose work is shared out by processes alone."""
 
 HEAD = ("what users wait for", "measured", "target", "met")
 
@@ -82,7 +82,7 @@ class Bench:
     def run(self, *words: str, tree: Path = ROOT, own: dict[str, str] | None = None) -> Cost:
         """The cost of one rankscope command of a checkout; `own` is added to its environment."""
         path = os.pathsep.join((str(tree), str(tree / "cli")))
-        own = {**ONE_THREAD, **(own or {}), "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+        own = {**(own or {}), "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
         return cost([sys.executable, "-m", "rankscope", *words], own)
 
     def ingest(
@@ -96,6 +96,7 @@ class Bench:
         """The cost of an ingest into a database of the checkout; jobs: None leaves them open."""
         db = ("--db", str(self.folder / f"{self.trees.index(tree)}.duckdb"), "--rebuild")
         workers = () if jobs is None else ("--jobs", str(jobs))
+        own = {**ONE_THREAD, **(own or {})}
         return self.run("ingest", *map(str, reports), *db, *workers, *words, tree=tree, own=own)
 
     def exported(self, reports: list[Path], own: dict[str, str], tree: Path) -> Cost:
