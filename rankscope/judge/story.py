@@ -215,12 +215,11 @@ def _costliest_set(
 ) -> Slow | None:
     """The set of ranks that costs most by a phase or all work (None), and its chance.
 
-    Rare events make no rank slow: their iterations tell nothing of the others.
+    Rare events make no rank slow, and hide no rank that is.
     """
-    every, eventful = excess, np.zeros(excess.total.shape[1], dtype=np.bool_)
+    every = excess
     for each in rare:
         excess = excess.without(each.cells(excess))
-        eventful |= np.isin(excess.numbers, each.pattern.iterations)
     parts = dict[str | None, Floats]()
     tried: list[tuple[str | None, Index, Index, Pattern, float]] = []
     untested = dict[float, Slow]()
@@ -248,7 +247,7 @@ def _costliest_set(
             sets = [each for each in sets if known[each[0]].all()]
         tried += [(phase, *each) for each in sets]
         if sets:
-            parts[phase] = np.where(eventful, 0.0, cells)
+            parts[phase] = cells
     if not tried:
         return untested[max(untested)] if untested else None
     judged = [*parts]

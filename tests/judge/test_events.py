@@ -171,3 +171,15 @@ def test_a_small_event_does_not_hide_the_large_ones_of_its_rank() -> None:
     late[[0, 1, 3], [13, 15, 18]] += [4.4, 2.5, 2.9]
     (found,) = story(late).slow
     assert (found.ranks, found.pattern.iterations) == ((2,), (2, 13, 14))
+
+
+def test_events_of_a_rank_hide_no_other_that_is_always_slow() -> None:
+    """Nor is a rank less slow for being very slow in a third of the iterations."""
+    late = noise(4, 6, 0.4, 1)
+    late[0] += 5.0
+    late[2, [1, 4]] += [40.0, 25.0]
+    assert {(0,), (2,)} == {*ranks_of(story(late))}
+    late = 8.0 * np.random.default_rng(1).lognormal(0, 0.5, (4, 40))
+    late[1] += 35.0
+    late[1, ::3] += 40.0
+    assert (1,) in [each.ranks for each in story(late).slow if each.pattern.always]
