@@ -396,29 +396,29 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         chance = chance_of_largest(amounts, background, differing(noise), noise, free)
         if chance <= ALPHA and (rare or _are_theirs(excess, noise, np.flatnonzero(named))):
             significant = len(facts)
-    return _by_rank(facts[:significant], len(numbers))
+    return _by_rank(facts[:significant], excess)
 
 
-def _by_rank(facts: list[Slow], count: int) -> list[Slow]:
-    """A fact for each rank, where these are fewer: ranks that are slow by turns and at once.
+def _by_rank(facts: list[Slow], excess: Excess) -> list[Slow]:
+    """A fact for each owner, or for each rank, where these are fewer: slow by turns and at once.
 
-    Args:
-        facts: of the run.
-        count: its iterations.
+    Facts that have one reason stay as they are.
     """
-    numbers = dict[int, set[int]]()
+    owners, alone = dict[tuple[int, ...], set[int]](), dict[tuple[int, ...], set[int]]()
     for each in facts:
-        for rank in each.ranks:
-            numbers.setdefault(rank, set()).update(each.pattern.iterations)
-    if len(numbers) >= len(facts) or any(each.pattern.has_one_reason for each in facts):
+        for one, of in [(each.ranks, owners), *(((rank,), alone) for rank in each.ranks)]:
+            of.setdefault(one, set()).update(each.pattern.iterations)
+    sets = alone if len(owners) > 1 and len(alone) < len(facts) else owners
+    if len(sets) == len(facts) or any(each.pattern.has_one_reason for each in facts):
         return facts
 
-    def pattern(of: set[int]) -> Pattern:
-        mostly = 2 * len(of) > count
-        kind = VerdictKind.PERSISTENT if mostly else VerdictKind.TRANSIENT
-        return Pattern(kind, tuple(sorted(of)))
+    def fact(ranks: tuple[int, ...], of: set[int]) -> Slow:
+        when = tuple(sorted(of))
+        amount = np.where(excess.cells(ranks, when), excess.share, 0.0).sum(axis=0)
+        kind = pattern_of(amount, 0.0, excess.numbers).kind
+        return Slow(ranks, Pattern(kind, when), None)
 
-    return [Slow((rank,), pattern(of), None) for rank, of in numbers.items()]
+    return [fact(*each) for each in sets.items()]
 
 
 def _are_theirs(excess: Excess, noise: float, rows: Index) -> bool:
