@@ -150,10 +150,10 @@ def chance_of_levels(
         squares = levels[:, :count].var(axis=1) * count / max(count - alike, 1) * free + within
         counts = []
         for further in (0, FEW)[: 1 + (error <= (nature / 2) ** 2)]:
-            told = free + degrees + further
-            spread = (error * (free + degrees) + (nature / 2) ** 2 * further) / told
-            drawn = (squares + 2 * draw.standard_gamma(further / 2, SHUFFLES)) / told
-            counts.append(int((lead / np.sqrt(drawn) * sqrt(spread) >= level).sum()))
+            all_free = free + degrees + further
+            variance = (error * (free + degrees) + (nature / 2) ** 2 * further) / all_free
+            drawn = (squares + 2 * draw.standard_gamma(further / 2, SHUFFLES)) / all_free
+            counts.append(int((lead / np.sqrt(drawn) * sqrt(variance) >= level).sum()))
         reached = max(reached, min(counts))
     return reached / SHUFFLES
 
