@@ -29,7 +29,8 @@ def by_iteration(
     """
     value = pl.col(column_of(metric))
     spread = (
-        rows.drop_nulls(column_of(metric))
+        rows.select("rank", "iteration", value)
+        .drop_nulls()
         .sort("rank")
         .group_by("iteration")
         .agg(

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 import polars as pl
 
-from rankscope.judge.healing import Prices, only
+from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.intervals import Floats
@@ -63,8 +63,8 @@ def scenarios(
         )
     rows += others
     if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
-        where = np.isin(inputs.excess.numbers, verdict.iterations)
-        healed = np.where(where[None, :, None], prices.everything, 0.0)
+        excess = inputs.excess
+        healed = excess.only(prices.everything, excess.cells(excess.ranks, verdict.iterations))
         rows += _priced(prices, iter([("iterations", listed(verdict.iterations), healed)]))
     took = int(inputs.total_ns)
     table = [
@@ -109,7 +109,8 @@ def _ranks_and_roles(inputs: VerdictInputs, prices: Prices) -> Healings:
     excess, everything = inputs.excess, prices.everything
     cost = everything.sum(axis=(1, 2))
     for rank in np.argsort(-cost, kind="stable")[:RANKS]:
-        yield "rank", f"rank {excess.ranks[rank]}", only(everything, np.arange(len(cost)) == rank)
+        healed = excess.only(everything, np.arange(len(cost)) == rank)
+        yield "rank", f"rank {excess.ranks[rank]}", healed
     if prices.role is not None:
         for role, name in enumerate(excess.role_names):
-            yield "role", name, only(prices.role, excess.roles == role)
+            yield "role", name, excess.only(prices.role, excess.roles == role)

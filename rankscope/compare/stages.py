@@ -80,7 +80,7 @@ def compare(
         if until > Stage.OUTLIERS:
             _ = comparison.selection  # raises
         return replace(comparison, _outliers=Outliers(None, None, None))
-    played = comparison.rows(all_iterations=comparison.scope.in_range is None)
+    played = comparison.rows([*METRICS], all_iterations=comparison.scope.in_range is None)
     rows = played.filter(pl.col("iteration").is_in(comparison.selection.numbers))
     played = played.select(JUDGED)  # the other columns of all iterations are dropped
     inputs = verdict_inputs(comparison, rows, reuse)

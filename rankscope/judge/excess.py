@@ -58,6 +58,11 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         """`total` as a share of `unit`; 0 where unknown."""
         return np.nan_to_num(self.total / self.unit)
 
+    @cached_property
+    def own_changes(self) -> Floats:
+        """How far `value` is from the rank's own median, as a share of `unit`; 0 where unknown."""
+        return np.nan_to_num(np.abs(self.value - lower_medians(self.value.T).T) / self.unit)
+
     def beside(self, phase: str) -> Excess:
         """The same without the time in a phase, in `total` and `by_phase`."""
         place = self.phases.index(phase)
@@ -100,9 +105,10 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         return replace(self, ranks=hosts, hosts=hosts, **means, **firsts)
 
     def without(self, cells: Flags) -> Excess:
-        """The same with no excess of some ranks in some iterations."""
-        by_phase = np.where(cells[:, :, None], 0.0, self.by_phase)
-        return replace(self, total=np.where(cells, 0.0, self.total), by_phase=by_phase)
+        """The same with no excess of some ranks, or of these in some iterations."""
+        total, by_phase = self.total.copy(), self.by_phase.copy("K")
+        total[cells] = by_phase[cells] = 0.0
+        return replace(self, total=total, by_phase=by_phase)
 
     def cells(self, ranks: Sequence[int] | Index, iterations: Sequence[int]) -> Flags:
         """Some ranks in some iterations, as a matrix of rank by iteration."""
@@ -137,6 +143,12 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         """Zeros: rank by iteration by phase. Memory holds only those that are written."""
         # in memory by phase, where sums over phases are quick
         return np.moveaxis(np.zeros((len(self.phases), *self.total.shape)), 0, 2)
+
+    def only(self, amount: Floats, where: Flags) -> Floats:
+        """The part of an amount (rank by iteration by phase) of some ranks, or of some cells."""
+        kept = self.no_time()
+        kept[where] = amount[where]
+        return kept
 
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.
@@ -178,24 +190,23 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     known = who["host"] if "host" in who.columns else [None] * len(who)
     hosts = [host or f"\0{rank}" for rank, host in zip(ranks.tolist(), known, strict=True)]
     numbers = wide["iteration"].unique().sort().to_numpy().astype(np.int64)
-    row = np.searchsorted(ranks, wide["rank"].to_numpy())
-    column = np.searchsorted(numbers, wide["iteration"].to_numpy())
+    cells = np.searchsorted(ranks, wide["rank"].to_numpy()) * len(numbers)
+    cells += np.searchsorted(numbers, wide["iteration"].to_numpy())
 
     def matrix(name: str) -> Floats:
-        values = np.full((len(ranks), len(numbers)), np.nan)
+        values = np.full(len(ranks) * len(numbers), np.nan)
         if name in wide.columns:
-            values[row, column] = wide[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
-        return values
+            values[cells] = wide[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return values.reshape(len(ranks), len(numbers))
 
-    value = matrix(column_of(metric))
+    value, length = matrix(column_of(metric)), matrix("iteration_ns")
     spent = np.moveaxis(np.stack([matrix(column_of(phase)) for phase in phases]), 0, 2)
-    length, usual = usual_of(matrix("iteration_ns"), roles), usual_of(value, roles)
-    unit = np.empty_like(length)
-    for role in range(len(names)):
-        unit[roles == role] = _unit(usual[roles == role][:1], length[roles == role][:1])
+    own, host = length - matrix("wait_ns"), matrix("host_ns")
+    length, usual = usual_of(length, roles), usual_of(value, roles)
     by_phase = _with_rare(spent - usual_of(spent, roles), spent, value - usual, roles)
-    own, host = matrix("iteration_ns") - matrix("wait_ns"), matrix("host_ns")
-    usual_need = _need(usual_of(host, roles), usual_of(own, roles), length)
+    one = np.unique(roles, return_index=True)[1]  # a rank of each role
+    unit = np.concatenate([_unit(usual[[rank]], length[[rank]]) for rank in one])[roles]
+    usual_need = _need(usual_of(host, roles)[one], usual_of(own, roles)[one], length[one])[roles]
     late = np.maximum(own - usual_need, 0.0)
     ahead = np.maximum(np.nan_to_num(value - usual - late), 0.0)
     return Excess(
@@ -212,7 +223,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         spent=spent,
         length=np.where(length > 0, length, np.nan),
         unit=np.where(unit > 0, unit, np.nan),
-        need=_need(host, own, lower_medians(length.T).T),
+        need=_need(host, own, lower_medians(length[one].T).T[roles]),
         usual_need=usual_need,
     )
 
@@ -257,10 +268,10 @@ def _with_rare(by_phase: Floats, spent: Floats, total: Floats, roles: Index) -> 
     """
     known, rare = np.isfinite(spent), np.zeros(spent.shape, dtype=np.bool_)
     for role in np.unique(roles):
-        some = roles == role
-        rare[some] = known[some] & (
-            2 * known[some].sum(axis=0) <= np.isfinite(total[some]).sum(axis=0)[:, None]
-        )
+        some = np.flatnonzero(roles == role)
+        most = np.isfinite(total[some]).sum(axis=0)[:, None]
+        few = some[:, None], *np.nonzero(2 * known[some].sum(axis=0) <= most)
+        rare[few] = known[few]
     if not rare.any():
         return by_phase
     rest = np.maximum(total - np.nansum(np.where(rare, 0.0, by_phase), axis=2), 0.0)

@@ -185,8 +185,3 @@ def iterations_to_play(excess: Excess, most: int) -> tuple[list[int], list[int]]
     spread = np.linspace(0, len(numbers) - 1, most - most // 2).astype(np.int64)
     costly = np.argsort(-excess.share.max(axis=0), kind="stable")[: most // 2]
     return numbers[np.union1d(spread, costly)].tolist(), numbers[spread].tolist()
-
-
-def only(healed: Floats, mask: Flags) -> Floats:
-    """The part of a healing that a mask selects: by rank, or by rank and iteration."""
-    return np.where(mask.reshape(*mask.shape, *[1] * (3 - mask.ndim)), healed, 0.0)

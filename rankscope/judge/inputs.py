@@ -126,7 +126,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
         def habit(claim: Slow, role: int) -> Floats:
             peers = (self.excess.roles == role) & ~np.isin(self.excess.ranks, claim.ranks)
             when = np.isin(self.excess.numbers, claim.pattern.iterations)
-            amounts = np.sort(self.excess.over[np.ix_(peers, when)].sum(axis=2), axis=1)
+            amounts = np.sort(self.excess.over.sum(axis=2)[np.ix_(peers, when)], axis=1)
             return lower_medians(amounts)[0] if peers.any() else np.zeros(when.sum())
 
         return habit
@@ -202,7 +202,10 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
 
     def context(self, claim: Slow) -> CauseContext:
         """The input of the detectors, which find why the ranks of a claim are slow."""
-        of_ranks = pl.col("rank").is_in(claim.ranks)
-        rows = self.flags.filter(of_ranks & pl.col("iteration").is_in(claim.pattern.iterations))
-        _, cause, _ = self.extent(claim)
+        excess, (_, cause, _) = self.excess, self.extent(claim)
+        row, column = np.nonzero(claim.cells(excess) & ~np.isnan(excess.total))
+        amounts = {"excess_ns": excess.total, f"{cause}_excess": excess.within(cause).total}
+        amounts = {name: np.nan_to_num(each[row, column]).round() for name, each in amounts.items()}
+        places = {"rank": excess.ranks[row], "iteration": excess.numbers[column]}
+        rows = pl.DataFrame(places | amounts).cast(pl.Int64)
         return context_of(*self.compared(claim), rows, cause)

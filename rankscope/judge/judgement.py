@@ -139,7 +139,8 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     others = [Straggler(claim, gain - before) for claim, gain in added if gain - before >= least]
     others = [_known(inputs, prices, each) for each in others[:FEW]]
     reported = others if straggler is None else [straggler, *others]
-    remaining = np.maximum(prices.everything - together, 0.0)
+    remaining = prices.everything - together
+    np.maximum(remaining, 0.0, out=remaining)
     cost = prices.most(prices.everything, everything)
     return Judgement(
         inputs,

@@ -12,7 +12,7 @@ from rankscope.judge.causes import registry
 from rankscope.judge.causes.counters import network_words
 from rankscope.judge.chance import iterations_to_settle
 from rankscope.judge.claims import Slow, event_of
-from rankscope.judge.healing import Prices, only
+from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, decide, holders
 from rankscope.judge.levels import (
@@ -538,8 +538,8 @@ def _leading(judged: Judgement, ranks: tuple[int, ...], gain: int, claim: Slow |
 
 def _saved(judged: Judgement, ranks: tuple[int, ...]) -> int:
     """What ranks at their role's median save, ns."""
-    prices = judged.prices
-    healing = only(prices.everything, np.isin(judged.inputs.excess.ranks, ranks))
+    prices, excess = judged.prices, judged.inputs.excess
+    healing = excess.only(prices.everything, np.isin(excess.ranks, ranks))
     return prices.most(healing, *prices.of([healing]))
 
 

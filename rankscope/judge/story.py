@@ -102,7 +102,7 @@ def _others(excess: Excess, claim: Slow) -> Excess:
     """The excess of the ranks that are not named, which are exchanged among each other."""
     named = np.isin(excess.ranks, claim.ranks)
     roles = np.where(named, excess.roles.max() + 1, excess.roles)
-    return replace(excess.without(named[:, None]), roles=roles)
+    return replace(excess.without(named), roles=roles)
 
 
 def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
@@ -351,8 +351,6 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
     sought = share.copy()
     facts: list[Slow] = []
     amounts, named = np.empty(0), np.zeros(len(share), dtype=np.bool_)
-    over_usual = excess.value - lower_medians(excess.value.T).T
-    own_changes = np.abs(np.nan_to_num(over_usual / excess.unit))
     # the noise is that of each rank around its own level
     free = (len(share) - len(np.unique(excess.roles))) * max(len(numbers) - 1, 1)
     significant = single = 0
@@ -392,7 +390,7 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
         background = np.abs(share[beside])
         if share.shape[1] >= FEW:  # a level is no event, nor is a rank as slow as usual
             level = np.median(share[beside], axis=1, keepdims=True)
-            background = np.fmin(np.abs(share[beside] - level), own_changes[beside])
+            background = np.fmin(np.abs(share[beside] - level), excess.own_changes[beside])
         chance = chance_of_largest(amounts, background, differing(noise), noise, free)
         if chance <= ALPHA and (rare or _are_theirs(excess, noise, np.flatnonzero(named))):
             significant = len(facts)
@@ -466,34 +464,31 @@ def flagged(excess: Excess, story: Story) -> pl.DataFrame:
         story: of the whole run.
 
     Returns:
-        rank, role, iteration, excess_ns (null where unknown), flagged, cause (phase with the
-        largest excess, where flagged) and `<phase>_excess`.
+        rank, iteration, excess_ns, flagged, cause (phase with the largest excess, where flagged);
+        a row where the excess is known.
     """
     stands_out = excess.share > event_of(story.noise)
     for each in story.slow:
         stands_out |= each.cells(excess)
-    row, column = np.nonzero(~np.isnan(excess.total))
-    by_phase = excess.by_phase[row, column]
+    stands_out &= excess.total > 0
+    at = np.nonzero(stands_out)
+    by_phase = np.nan_to_num(excess.by_phase[at])
     # `other` holds what is unknown, as loading in a capture's first iteration, or all time where no
     # phase is known: there it causes nothing
-    known = np.nan_to_num(by_phase)
     unknown = np.isnan(excess.spent)
-    hidden = (unknown & ~unknown.all(axis=1, keepdims=True))[row, column].any(axis=1)
-    largest, has_cause = known.argmax(axis=1), known.max(axis=1) > 0
+    hidden = (unknown & ~unknown.all(axis=1, keepdims=True))[at].any(axis=1)
+    largest, has_cause = by_phase.argmax(axis=1), by_phase.max(axis=1) > 0
     has_cause &= ~hidden | (np.array(excess.phases)[largest] != Phase.OTHER)
-    frame = pl.DataFrame(
+    cause = np.full(excess.total.shape, len(excess.phases))
+    cause[at] = np.where(has_cause, largest, len(excess.phases))
+    known = ~np.isnan(excess.total)
+    row, column = np.nonzero(known)
+    return pl.DataFrame(
         {
             "rank": excess.ranks[row],
-            "role": pl.Series(excess.role_names).gather(excess.roles[row]),
             "iteration": excess.numbers[column],
-            "excess_ns": excess.total[row, column].round().astype(np.int64),
-            "flagged": stands_out[row, column] & (excess.total[row, column] > 0),
-            "cause": pl.Series(excess.phases).gather(largest),
-            **{
-                f"{phase}_excess": pl.Series(amounts).fill_nan(None).round().cast(pl.Int64)
-                for phase, amounts in zip(excess.phases, by_phase.T, strict=True)
-            },
+            "excess_ns": excess.total[known].round().astype(np.int64),
+            "flagged": stands_out[known],
+            "cause": pl.Series([*excess.phases, None]).gather(cause[known]),
         }
     )
-    shown = pl.col("flagged") & pl.Series(has_cause)
-    return frame.with_columns(pl.when(shown).then(pl.col("cause")))

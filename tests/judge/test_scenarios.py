@@ -10,7 +10,6 @@ import pytest
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.scenarios import listed
 from rankscope.judge.excess import excess_of
-from rankscope.judge.healing import only
 from rankscope.judge.replay import Healing, Replay
 from tests.forge import Truth, simulate, without_plants
 from tests.support import MakeStored, mostly_nightly, mostly_slow, replay_of
@@ -45,7 +44,7 @@ def healing(
     saved = excess.saved(excess.total, excess.by_phase)
     ranks = np.ones(len(excess.ranks), np.bool_) if rank is None else excess.ranks == rank
     where = np.isin(excess.numbers, list(excess.numbers if iterations is None else iterations))
-    saved = only(saved, ranks[:, None] & where)
+    saved = excess.only(saved, ranks[:, None] & where)
     if phase is not None:
         saved[:, :, [each != phase for each in excess.phases]] = 0
     return Healing(replay.placed(excess.ranks, excess.numbers, saved.sum(axis=2)))
