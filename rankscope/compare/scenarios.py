@@ -1,7 +1,6 @@
 """The run's time if one thing were at its role's median, by replay. See METHOD.md#what-if."""
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -12,7 +11,6 @@ from rankscope.judge.inputs import VerdictInputs
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.intervals import Floats
 from rankscope.model.results import Verdict
-from rankscope.util.threads import threaded
 from rankscope.util.wording import MOST_LISTED, agreeing, ranks_text, span
 
 RANKS = 3
@@ -27,8 +25,7 @@ Gain = tuple[str, str, int]
 
 def whatever_the_verdict(inputs: VerdictInputs, prices: Prices) -> list[Gain]:
     """The phases, the ranks with most excess, and the roles."""
-    parts = _phases(inputs, prices), _ranks_and_roles(inputs, prices)
-    return [*chain(*threaded(partial(_priced, prices), parts))]
+    return _priced(prices, chain(_phases(inputs, prices), _ranks_and_roles(inputs, prices)))
 
 
 def scenarios(

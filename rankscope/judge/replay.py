@@ -7,7 +7,7 @@ Where exposed communication ended with a collective, the rank is held up until t
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -278,8 +278,8 @@ class Replay:
             For each healing.
         """
         together = max(1, most // max(self.size, 1))
-        batches = [healings[at : at + together] for at in range(0, len(healings), together)]
-        return [lasted for batch in batches for lasted in self._played(batch, numbers)]
+        batches = (healings[at : at + together] for at in range(0, len(healings), together))
+        return [*chain(*threaded(lambda batch: self._played(batch, numbers), batches))]
 
     def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[Lasted]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
@@ -288,6 +288,7 @@ class Replay:
         work = np.stack([self._remaining(self._work, each)[self._calls] for each in cuts])
         held = np.stack([self._remaining(self._held, each) for each in cuts])
         delay = np.zeros(held.shape)  # of a rank, from each interval on
+        after = delay[:, 1:]
         transfers = [each.transfer for each in healings if each.transfer is not None]
         if transfers:
             unchanged = np.zeros_like(transfers[0])
@@ -306,7 +307,7 @@ class Replay:
             # the collective ends when the last has arrived, the one before it is through, and its
             # transfer is done
             last = np.maximum.reduceat(arrival, step.starts, axis=1)
-            end = np.maximum(last, through[:, step.groups])
+            end = np.maximum(last, through.take(step.groups, axis=1))
             if len(step.queued):
                 end[:, step.queued] = np.maximum(end[:, step.queued], over[:, step.behind])
             end += service
@@ -322,7 +323,7 @@ class Replay:
             if len(step.freed):
                 before = delay.take(step.freed, axis=1)
                 later = ends.take(step.freeing, axis=1) - held.take(step.freed, axis=1)
-                delay[:, step.freed + 1] = before + np.maximum(later - before, 0.0)
+                after[:, step.freed] = before + np.maximum(later - before, 0.0)
         # from the begin of each rank's first window to the end of its last
         selected = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
         spans = (
