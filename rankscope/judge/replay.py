@@ -209,23 +209,22 @@ class Replay:
         self._count = count
         self._groups = int(group.max(initial=-1)) + 1
         self._rooted = RootedCalls(run, calls, done) if rooted.any() else None
-        # what an instance takes once its last member and its predecessor are there
-        through = np.full(self._groups, -NEVER)
-        self._service = np.full(count, np.nan)
+        # an instance is ready once its last member and its predecessors are there
+        ready, until = last.copy(), np.maximum(last, done)
+        of_group = order[np.argsort(group[order], kind="stable")]
+        for same in np.split(of_group, np.flatnonzero(np.diff(group[of_group])) + 1):
+            ready[same[1:]] = np.maximum(last[same[1:]], np.maximum.accumulate(until[same])[:-1])
+        self._service = np.where(rooted | (sizes == 0), np.nan, np.maximum(done - ready, 0))
+        predecessor_end = np.where(behind < 0, -NEVER, done[behind])
+        in_queue = (ready < predecessor_end) & (predecessor_end <= done)
+        ready = np.where(in_queue, predecessor_end, ready)
+        service = np.maximum(done - ready, 0).astype(np.float64)
         self._steps: list[Step] = []
         steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
         for first_step, next_step in pairwise(steps.tolist()):
             which = order[first_step:next_step]
             low, high = int(first[which[0]]), int(after[next_step - 1])
-            groups = group[which]
-            ready = np.maximum(last[which], through[groups])
-            self._service[which] = np.maximum(done[which] - ready, 0)
-            predecessor_end = np.where(behind[which] < 0, -NEVER, done[behind[which]])
-            in_queue = (ready < predecessor_end) & (predecessor_end <= done[which])
-            ready = np.where(in_queue, predecessor_end, ready)
-            queued = np.flatnonzero(in_queue)
-            service = np.maximum(done[which] - ready, 0).astype(np.float64)
-            through[groups] = np.maximum(done[which], ready)
+            queued = np.flatnonzero(in_queue[which])
             starts, ends = first[which] - low, self._ends[low:high]
             of = slice(low, high)
             if self._rooted:
@@ -235,8 +234,8 @@ class Replay:
             freeing = np.flatnonzero(ends >= 0)
             queues = queued, behind[which[queued]]
             frees = ends[freeing], apart[1][freeing]
-            self._steps.append(Step(of, starts, groups, *queues, service, which, *frees, *apart))
-        self._service[rooted] = np.nan
+            takes = service[which], which
+            self._steps.append(Step(of, starts, group[which], *queues, *takes, *frees, *apart))
 
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
         """The time that each healing would save, ns, at least 0.
