@@ -78,12 +78,13 @@ def with_waits(
     last = np.empty(matched.shared.height, dtype=np.int32)
     labels = dict(matched.groups.select("group", "label").iter_rows())
     fixed = {} if known is None else {each[0]: each for each in known.iter_rows()}
+    is_rooted = matched.shared["operation"].is_in([ROOTED]).to_numpy()
 
     def split_block(block: tuple[int, int, slice, slice]) -> tuple[object, ...]:
         group, members, where, rows = block
         both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
         ranks = np.array(matched.ranks(rows, members), dtype=np.int32)
-        rooted, everything = _is_rooted(matched.shared, where), both
+        rooted, everything = is_rooted[where], both
         if rooted.any():
             both = everything.filter(np.tile(~rooted, members))
         waits, shortest = by_duration(both, members)
@@ -241,10 +242,6 @@ def arrived_by(arrived: Times, moments: Times) -> Times:
     return count[len(arrived) :]
 
 
-def _is_rooted(shared: pl.DataFrame, where: slice) -> Flags:
-    return shared["operation"][where].is_in([ROOTED]).to_numpy()
-
-
 def _spread(rooted: Flags, others: NDArray[Any], of_rooted: NDArray[Any]) -> NDArray[Any]:
     """Values of all instances, from those of the rooted ones and of the others."""
     values = np.empty((*others.shape[:-1], len(rooted)), dtype=others.dtype)
@@ -282,12 +279,13 @@ def own_spans(waited: WaitedCollectives, ranks: list[int], exposed: pl.DataFrame
     best: Floats | None = None
     blocked = exposed.sort("rank", "start_ns").partition_by("rank", as_dict=True)
     blocked_by_nothing = exposed.clear()
+    is_rooted = waited.shared["operation"].is_in([ROOTED]).to_numpy()
     for _, members, where, rows in blocks_of(waited.shared, waited.groups):
         if members != len(ranks):
             continue
         arrivals = waited.rows[rows].select("rank", "arrival_ns")
         shape = (members, where.stop - where.start)
-        together = ~_is_rooted(waited.shared, where)
+        together = ~is_rooted[where]
         rank, arrival = (
             arrivals[name].to_numpy().reshape(shape)[:, together] for name in arrivals.columns
         )
