@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
     calls: slice  # in the order of the replay
     starts: Numbers  # where those of each instance begin among them
-    groups: Numbers
+    before: Numbers  # the instance before each on its communicator; -1: none
     queued: Numbers  # those that stand in a queue, by their place here
     behind: Numbers  # the instance before each of those
     service: Floats  # what each takes once its last member and those before it are there, ns
@@ -207,12 +207,12 @@ class Replay:
         held = np.insert(run.held, np.cumsum(run.blocked), 0.0)
         self._held = np.split(held, np.cumsum(run.blocked + 1)[:-1])
         self._count = count
-        self._groups = int(group.max(initial=-1)) + 1
         self._rooted = RootedCalls(run, calls, done) if rooted.any() else None
         # an instance is ready once its last member and its predecessors are there
-        ready, until = last.copy(), np.maximum(last, done)
+        ready, until, before = last.copy(), np.maximum(last, done), np.full(count, -1)
         of_group = order[np.argsort(group[order], kind="stable")]
         for same in np.split(of_group, np.flatnonzero(np.diff(group[of_group])) + 1):
+            before[same[1:]] = same[:-1]
             ready[same[1:]] = np.maximum(last[same[1:]], np.maximum.accumulate(until[same])[:-1])
         self._service = np.where(rooted | (sizes == 0), np.nan, np.maximum(done - ready, 0))
         predecessor_end = np.where(behind < 0, -NEVER, done[behind])
@@ -235,7 +235,7 @@ class Replay:
             queues = queued, behind[which[queued]]
             frees = ends[freeing], apart[1][freeing]
             takes = service[which], which
-            self._steps.append(Step(of, starts, group[which], *queues, *takes, *frees, *apart))
+            self._steps.append(Step(of, starts, before[which], *queues, *takes, *frees, *apart))
 
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
         """The time that each healing would save, ns, at least 0.
@@ -292,8 +292,8 @@ class Replay:
         if transfers:
             unchanged = np.zeros_like(transfers[0])
             savings = np.stack([unchanged if h.transfer is None else h.transfer for h in healings])
-        through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
-        over = np.full((len(healings), self._count), -np.inf)  # when each instance is
+        # when each instance is through; the last one stands for none
+        over = np.full((len(healings), self._count + 1), -np.inf)
         if self._rooted:  # when each rank is free for a communicator
             free = np.full((len(healings), self._rooted.count), -np.inf)
         for step in self._steps:
@@ -306,7 +306,7 @@ class Replay:
             # the collective ends when the last has arrived, the one before it is through, and its
             # transfer is done
             last = np.maximum.reduceat(arrival, step.starts, axis=1)
-            end = np.maximum(last, through.take(step.groups, axis=1))
+            end = np.maximum(last, over.take(step.before, axis=1))
             if len(step.queued):
                 end[:, step.queued] = np.maximum(end[:, step.queued], over[:, step.behind])
             end += service
@@ -316,7 +316,6 @@ class Replay:
                 began = np.maximum(arrival, free.take(streams, axis=1))
                 ends = with_rooted(step.rooted, began, end, saved)
                 free[:, streams] = ends.take(step.ends, axis=1)
-            through[:, step.groups] = end
             over[:, step.which] = end
             # that holds up the ranks whose intervals end with it
             if len(step.freed):
