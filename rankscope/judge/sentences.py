@@ -206,7 +206,7 @@ def changed(inputs: VerdictInputs) -> Iterator[str]:
         third = len(lengths) // 3
         first, last = lengths[:third], lengths[2 * third :]
         # where nothing changes, the last third takes longer than all of the first one so often
-        chance = math.comb(third + len(last), third) ** -1
+        chance = 1 / math.comb(third + len(last), third)
         if chance <= ALPHA and last.min() > first.max():
             before, after = round(float(np.median(first))), round(float(np.median(last)))
             if after - before > MUCH * before:

@@ -441,7 +441,9 @@ def test_all_ranks_get_slow(slow: Callable[[int], bool], words: str) -> None:
     assert f"on all ranks, iterations take {words}" in sentence
 
 
-@pytest.mark.parametrize(("count", "more_ms", "said"), [(14, 2, 1), (13, 2, 0), (14, 0.4, 0)])
+@pytest.mark.parametrize(
+    ("count", "more_ms", "said"), [(14, 2, 1), (13, 2, 0), (14, 0.4, 0), (1_700, 0.02, 1)]
+)
 def test_all_ranks_get_slower_and_slower(count: int, more_ms: float, said: bool) -> None:
     """Each takes longer than the one before it; by chance 5 follow 4 so in 1 of 126 runs."""
     rows = [(rank, i, more_ms * i) for rank in range(RANKS) for i in range(count)]
