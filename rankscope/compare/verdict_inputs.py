@@ -84,6 +84,7 @@ def verdict_inputs(
             "activities", ("rank", "kind", "name"), iterations=numbers, sums=("total_ns", "count")
         ),
         exposed_transfer_ns=transfer_ns,
+        least_held_up_ns=_least_held_up(rows),
         unmatched_ns=unmatched_ns,
         held_up=None if unmatched_ns is None else _held_up(rows),
         stages=lambda: _stages(comparison),
@@ -206,6 +207,16 @@ def _exposed(rows: pl.DataFrame) -> tuple[int, int] | tuple[None, None]:
         for each in (TRANSFER.alias("transfer"), (BESIDE - TRANSFER).alias("rest"))
     )
     return int(per["transfer"].sum() or 0), int(per["rest"].sum() or 0)
+
+
+def _least_held_up(rows: pl.DataFrame) -> int | None:
+    """The least exposed communication of a rank, summed over iterations, ns; None: unknown.
+
+    Waits for ranks that have no report are a part of it on every rank that waits for them.
+    """
+    least = rows.group_by("iteration").agg(pl.col("exposed_communication_ns").min())
+    exposed = least["exposed_communication_ns"]
+    return None if exposed.null_count() else int(exposed.sum())
 
 
 def _held_up(rows: pl.DataFrame) -> pl.DataFrame:

@@ -85,7 +85,8 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
     if missing := len(run.missing_ranks):
         return inconclusive(
             f"none of the {counted(run.ranks, 'rank')} with a report is slow beyond chance, but "
-            f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} none",
+            f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} none"
+            f"{_held_up_by_missing(judged.inputs)}",
             "ingest, or record, the reports of the missing ranks",
         )
     if run.blind_ranks:
@@ -95,6 +96,17 @@ def may_be_unlike(judged: Judgement) -> Verdict | None:
             "record the same on every rank, and export those reports again",
         )
     return None
+
+
+def _held_up_by_missing(inputs: VerdictInputs) -> str:
+    """A clause on the most that ranks without a report may cost; empty if that is little."""
+    share = (inputs.least_held_up_ns or 0) / inputs.total_ns
+    if share < MUCH:
+        return ""
+    return (
+        f"; even the rank that waits least is in communication for {percent(share)} of the time: "
+        "in transfers, or waiting for these"
+    )
 
 
 def began_apart(judged: Judgement) -> Verdict | None:
