@@ -327,6 +327,8 @@ def rotating(judged: Judgement) -> Verdict | None:
     leading, lead, much = _unlikely_lead(judged), story.lead, MUCH * inputs.total_ns
     if leading is not None and leading.gain_ns < much < judged.everything_ns - leading.gain_ns:
         lead = story.second  # one that costs little hides nobody
+        if lead is not None and _saved(judged, lead.ranks) < LEAST_GAIN * inputs.total_ns:
+            lead = None
     aside = "" if story.loaders_bind else _may_be_slow(judged, leading)
     hit = slowest > event_of(story.noise) * excess.lengths
     brief = in_words(own, inputs, judged.imbalance, slowest.sum())
@@ -446,7 +448,7 @@ def network(judged: Judgement) -> Verdict | None:
     inputs = judged.inputs
     unmatched = 0 if inputs.stages() else inputs.unmatched_ns or 0
     parts = (inputs.exposed_transfer_ns or 0, unmatched)
-    if max(parts) < LARGE_TRANSFER * inputs.total_ns:
+    if sum(parts) < LARGE_TRANSFER * inputs.total_ns:
         return None
     known = (inputs.unmatched_ns or 0) < MUCH * inputs.total_ns
     return Verdict(
