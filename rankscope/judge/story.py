@@ -50,10 +50,10 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
         turned = replace(rest, total=-rest.total)
         fast = _costliest_set(turned, {None: noise}, None if spans is None else -spans)
     fast = fast if fast is not None and _is_sure(fast) else None
-    slow = [*traits, *facts]
-    if not slow and spans is None and not loaders_bind:
-        slow = _slow_hosts(excess)
-    slow = _joined(slow, excess)
+    slow = [*traits, *(_whole(fact, rest, noise) for fact in facts)]
+    if spans is None and not loaders_bind:
+        slow = _with_turns(slow, excess, noise)
+    slow = _of_hosts(_joined(slow, excess), excess, noise)
     second = None
     if lead is not None and spans is None and (lead.chance or 0.0) <= RARE:
         second = _slowest(_others(rest, lead), noise, None, rare)
@@ -122,6 +122,27 @@ def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
     return joined
 
 
+def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
+    """Claims about all ranks of a host as one, if each is then slow, and in the same phase."""
+    for host in np.unique(excess.hosts):
+        rows = np.flatnonzero(excess.hosts == host)
+        ranks = tuple(excess.ranks[rows].tolist())
+        parts = [each for each in claims if {*each.ranks} <= {*ranks}]
+        named = {rank for each in parts for rank in each.ranks}
+        if len(parts) < 2 or named != {*ranks} or len(ranks) in (1, len(excess.ranks)):
+            continue
+        slow = np.any([each.cells(excess)[rows] for each in parts], axis=0)
+        amount = np.where(slow, excess.share[rows], 0.0).mean(axis=0)
+        pattern = pattern_of(amount, NOISE * noise, excess.numbers)
+        then = excess.share[np.ix_(rows, np.isin(excess.numbers, pattern.iterations))]
+        by_phase = np.nansum(np.where(slow[:, :, None], excess.by_phase[rows], 0.0), axis=1)
+        if np.ptp(by_phase.argmax(axis=1)) == 0 and lower_medians(then.T).min() >= BY_NATURE:
+            chances = [each.chance for each in parts if each.chance is not None]
+            whole = Slow(ranks, pattern, max(chances, default=None))
+            claims = [whole, *(each for each in claims if each not in parts)]
+    return claims
+
+
 def is_loading(excess: Excess, claim: Slow) -> bool:
     """Whether at least half of what the ranks need more is for loading."""
     if Phase.LOAD not in excess.phases:
@@ -143,7 +164,7 @@ def _loaders_bind(excess: Excess, claim: Slow) -> bool:
     waited &= np.diff(excess.numbers) == 1
     named = np.isin(excess.ranks, claim.ranks)
     others = waited.any(axis=1) & ~named
-    enough = 2 * others.sum() >= (~named).sum() and waited[others].sum() >= 2 * others.sum()
+    enough = 2 * others.sum() >= (~named).sum() and waited[others].sum() > 2 * others.sum()
     if not (enough and waited[named].any()):
         return False
     to_next, load = (
@@ -151,7 +172,7 @@ def _loaders_bind(excess: Excess, claim: Slow) -> bool:
         for each in (load[:, 1:] + (length - load)[:, :-1], load[:, 1:])
     )
     lag = to_next[named].mean() - to_next[others].mean()
-    steady, varied = ((each[others].anom(axis=1) ** 2).sum() for each in (to_next, load))
+    steady, varied = ((each[others].anom(axis=0) ** 2).sum() for each in (to_next, load))
     return bool(steady < varied and lag < MUCH * np.nanmedian(length))
 
 
@@ -160,37 +181,87 @@ def _slowest(
 ) -> Slow | None:
     """The set of ranks that costs most, and how likely it is by chance.
 
-    Where chance may have done it, by the phases of which the noise does not hide it.
+    Where chance may have done it, by a phase: the noise of the others does not hide it.
     """
     trait = _costliest_set(excess, {None: noise}, spans, rare)
     if spans is not None or (trait is not None and _is_sure(trait)):
         return trait
-    noises = {each: noise_of(excess.within(each)) for each in excess.phases}
-    quiet: dict[str | None, float] = {p: each for p, each in noises.items() if each < HALF * noise}
-    in_phase = _costliest_set(excess, quiet, None, rare)
+    noises: dict[str | None, float] = {p: noise_of(excess.within(p)) for p in excess.phases}
+    in_phase = _costliest_set(excess, noises, None, rare)
     return in_phase if in_phase is not None and _is_sure(in_phase) else trait
 
 
-def _slow_hosts(excess: Excess) -> list[Slow]:
-    """The claims about hosts whose ranks are slow by turns."""
-    hosts = excess.of_hosts
-    if hosts is None:
-        return []
-    noise = noise_of(hosts)
-    limit = differing(noise)
-    cells = [np.clip(hosts.share, -limit, limit)]  # single events hardly count
+def _with_turns(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
+    """The claims; those about ranks that are slow by turns as one, where they are pieces of it.
 
-    def sure(claim: Slow) -> bool:
-        """As one of two tests: of ranks, and of hosts."""
-        rows = np.flatnonzero(np.isin(hosts.ranks, claim.ranks))
-        return bool(chance_of_sets(cells, hosts.roles, [(0, rows)])[0] <= ALPHA / 2)
+    They are if they are several, hold a rank twice, or hold less than most of what the ranks cost.
+    """
+    turns = _by_turns(excess, noise)
+    if turns is None:
+        return claims
+    pieces = [each for each in claims if {*each.ranks} <= {*turns.ranks}]
+    ranks = [rank for each in pieces for rank in each.ranks]
+    cells = [each.cells(excess) for each in claims]
+    named = np.any([np.zeros_like(turns.cells(excess)), *cells], axis=0)
+    all_of_it = _above_others(excess, named | turns.cells(excess))
+    few = len(pieces) < FEW and len(ranks) == len({*ranks})
+    if few and _above_others(excess, named) >= MOST * all_of_it:
+        return claims
+    return [turns, *(each for each in claims if each not in pieces)]
 
-    traits, _, rest = _traits(hosts, noise, None)
-    slow = [
-        replace(each, ranks=tuple(excess.ranks[np.isin(excess.hosts, each.ranks)].tolist()))
-        for each in filter(sure, (*traits, *_facts(rest, noise)))
-    ]
-    return [each for each in slow if _is_shared(excess, each)]
+
+def _by_turns(excess: Excess, noise: float) -> Slow | None:
+    """The ranks that have events more often than chance has it; None: no two have.
+
+    They are a host of which most ranks have some, or those of which even the one with fewest has
+    more than chance has it, beside those that are not of the set. Events in successive iterations
+    may have one reason: they count as one.
+    """
+    roles, hosts, slow = excess.roles, excess.hosts, excess.share > event_of(noise)
+    begins = slow & ~np.roll(slow, 1, axis=1)
+    begins[:, 0] = slow[:, 0]
+    slow_cells, events = slow.astype(np.float64), begins.astype(np.float64)
+    of_hosts = np.stack([events[hosts == host].max(axis=0) for host in np.unique(hosts)])
+    if 1 < len(of_hosts) < len(hosts):
+        most = of_hosts.sum(axis=1).argmax()
+        if chance_of_sets([of_hosts], 0 * of_hosts[:, 0], [(0, np.array([most]))])[0] <= ALPHA:
+            rows = hosts == np.unique(hosts)[most]
+            when = excess.numbers[slow[rows].any(axis=0)]
+            claim = _single(excess, excess.ranks[rows].tolist(), when.tolist())
+            if _is_shared(excess, claim):
+                return claim
+    sets = [rows for rows in _leading(events.sum(axis=1), roles) if len(rows) > 1]
+    if not sets:
+        return None
+    chances = chance_of_sets([events], roles, [(0, rows) for rows in sets])
+    for some, chance in zip(sets[::-1], chances[::-1], strict=True):
+        if max(chance, chance_of_levels(slow_cells, roles, hosts, some, some)) > ALPHA:
+            continue
+        for size in range(len(some), 1, -1):
+            rows, fewest = some[:size], some[size - 1]
+            beside = np.setdiff1d(np.arange(len(roles)), rows[:-1])
+            of_it = [(0, np.flatnonzero(beside == fewest))]
+            if chance_of_sets([events[beside]], roles[beside], of_it)[0] <= ALPHA:
+                when = excess.numbers[slow[rows].any(axis=0)]
+                return _single(excess, excess.ranks[rows].tolist(), when.tolist())
+    return None
+
+
+def _above_others(excess: Excess, cells: Flags) -> float:
+    """The time by which ranks in some iterations (cells) exceed all others, ns."""
+    share = np.fmax(excess.share, 0.0)
+    over = share.max(axis=0) - np.where(cells, 0.0, share).max(axis=0)
+    return float((over * np.nan_to_num(excess.unit).max(axis=0)).sum())
+
+
+def _leading(sums: Floats, roles: Index) -> list[Index]:
+    """Sets of ranks (rows) after which the next one has clearly less, at most half of them."""
+    order = np.argsort(-sums, kind="stable")
+    half = max(int(sum(np.bincount(roles) // 2)), 1)  # a majority is the norm
+    before, after = sums[order][:half], np.append(sums[order][1:], 0.0)[:half]
+    sizes = np.flatnonzero((before > 0) & (after < MOST * before))
+    sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
+    return [order[:k] for k in sizes]
 
 
 def _is_shared(excess: Excess, claim: Slow) -> bool:
@@ -228,14 +299,8 @@ def _costliest_set(
         share = excess.within(phase).share
         limit = np.fmax(np.abs(np.median(share, axis=1, keepdims=True)), differing(noise))
         cells = np.clip(share, -limit, limit)
-        sums = cells.sum(axis=1)
-        order = np.argsort(-sums, kind="stable")
-        half = max(int(sum(np.bincount(excess.roles) // 2)), 1)  # a majority is the norm
-        # sets after which the next rank costs clearly less
-        before, after = sums[order][:half], np.append(sums[order][1:], 0.0)[:half]
-        sizes = np.flatnonzero((before > 0) & (after < MOST * before))
-        sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
-        sets = [(order[:k], *_alike(excess, phase, noise, order[:k])) for k in sizes]
+        leading = _leading(cells.sum(axis=1), excess.roles)
+        sets = [(rows, *_alike(excess, phase, noise, rows)) for rows in leading]
         sets = [each for each in sets if each[-1] > 0]
         if spans is not None:  # what lies beside the spans is not tested
             known = spans.sum(axis=1) >= HALF * np.nansum(excess.total, axis=1)
@@ -397,6 +462,19 @@ def _facts(excess: Excess, noise: float) -> list[Slow]:
     return _by_rank(facts[:significant], excess)
 
 
+def _whole(fact: Slow, excess: Excess, noise: float) -> Slow:
+    """A fact with the iterations in which the ranks are as slow by less than an event."""
+    if fact.pattern.has_one_reason:
+        return fact
+    rows, then = np.isin(excess.ranks, fact.ranks), np.isin(excess.numbers, fact.pattern.iterations)
+    share, others = excess.share[rows].min(axis=0), excess.share[~rows].max(axis=0, initial=0.0)
+    least = max(HALF * float(np.median(share[then])), differing(noise))
+    when = then | ((share > least) & (share > others))
+    if (when == then).all():
+        return fact
+    return replace(fact, pattern=pattern_of(np.where(when, share, 0.0), 0.0, excess.numbers))
+
+
 def _by_rank(facts: list[Slow], excess: Excess) -> list[Slow]:
     """A fact for each owner, or for each rank, where these are fewer: slow by turns and at once.
 
@@ -410,20 +488,22 @@ def _by_rank(facts: list[Slow], excess: Excess) -> list[Slow]:
     if len(sets) == len(facts) or any(each.pattern.has_one_reason for each in facts):
         return facts
 
-    def fact(ranks: tuple[int, ...], of: set[int]) -> Slow:
-        when = tuple(sorted(of))
-        amount = np.where(excess.cells(ranks, when), excess.share, 0.0).sum(axis=0)
-        kind = pattern_of(amount, 0.0, excess.numbers).kind
-        return Slow(ranks, Pattern(kind, when), None)
+    return [_single(excess, ranks, sorted(of)) for ranks, of in sets.items()]
 
-    return [fact(*each) for each in sets.items()]
+
+def _single(excess: Excess, ranks: Sequence[int], when: Sequence[int]) -> Slow:
+    """The claim that ranks have single events then."""
+    amount = np.where(excess.cells(ranks, when), excess.share, 0.0).sum(axis=0)
+    kind = pattern_of(amount, 0.0, excess.numbers).kind
+    return Slow(tuple(sorted(ranks)), Pattern(kind, tuple(when)), None)
 
 
 def _are_theirs(excess: Excess, noise: float, rows: Index) -> bool:
     """Whether a few ranks (rows) have more events than chance alone would give them."""
     cells = (excess.share > event_of(noise)).astype(np.float64)
-    of_hosts = np.isin(excess.hosts, excess.hosts[rows]).sum() == len(rows)
-    if len(rows) > min(FEW, len(cells) // 2) or (of_hosts and excess.of_hosts is not None):
+    places = np.unique(excess.hosts[rows])
+    of_hosts = len(places) < np.isin(excess.hosts, places).sum() == len(rows)
+    if len(rows) > min(FEW, len(cells) // 2) or of_hosts:
         return False  # ranks that are all of a host may be that host
     chance = chance_of_sets([cells], excess.roles, [(0, rows)])[0]
     levels = chance_of_levels(cells, excess.roles, excess.hosts, rows, rows)
@@ -445,6 +525,8 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floa
         if not 0 < len(rows) <= max(len(share) // 2, 1):
             continue
         columns = np.flatnonzero(events[rows].mean(axis=0) >= MOST)
+        if (events[np.ix_(rows, columns)].mean(axis=1) < HALF).any():
+            continue  # one is rarely slow with the others
         own = np.median(share[np.ix_(rows, columns)], axis=0)
         others = np.delete(share[:, columns], rows, 0).max(axis=0, initial=0.0)
         cost = np.maximum(own - others, 0.0) * unit[columns]

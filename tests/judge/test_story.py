@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rankscope.judge.excess import Excess
 from rankscope.judge.levels import ALPHA
 from rankscope.judge.story import story_of
 from rankscope.model.intervals import Floats
@@ -263,50 +262,6 @@ def test_ranks_differ_by_nature() -> None:
     assert ranks_of(story(late)) == []
     late[3] += 1.4
     assert ranks_of(story(late)) == [(3,)]
-
-
-def of_loaders(pace: Floats, ahead: int = 2) -> Excess:
-    """All ranks meet 17 ms after the last of them has its batch, which a loader made before.
-
-    Args:
-        pace: rank by iteration: what a batch takes, ms.
-        ahead: how many batches a loader makes ahead; 0: none, and not before they are wanted.
-    """
-    ready, taken = np.zeros(pace.shape), np.zeros(pace.shape)
-    ends = np.zeros(pace.shape[1] + 1)
-    for i in range(pace.shape[1]):
-        ready[:, i] = ends[i] if not ahead else ready[:, i - 1] if i else 0.0
-        if ahead and i >= ahead:
-            ready[:, i] = np.maximum(ready[:, i], taken[:, i - ahead])
-        ready[:, i] += pace[:, i]
-        taken[:, i] = np.maximum(ready[:, i], ends[i])
-        ends[i + 1] = taken[:, i].max() + 17
-    length = np.diff(ends)
-    return excess(taken - ends[:-1] - 50, np.tile(length, (len(pace), 1)), phase="load")
-
-
-@pytest.mark.parametrize("scatter", [0.5, 1.0, 2.0])
-def test_loaders_that_are_all_too_slow(scatter: float) -> None:
-    """All wait now and then, one of them most; that its loader is slower is chance."""
-    for seed in range(5):
-        found = story_of(of_loaders(25 + noise(8, 20, scatter, seed)))
-        assert not found.slow, seed
-
-
-def test_a_loader_that_is_too_slow() -> None:
-    pace = 10 + noise(8, 20, 1.0)
-    pace[2] += 15
-    found = story_of(of_loaders(pace))
-    assert (found.loaders_bind, ranks_of(found)) == (False, [(2,)])
-    found = story_of(of_loaders(pace - 8, ahead=0))
-    assert (found.loaders_bind, ranks_of(found)) == (False, [(2,)]), "in the foreground"
-
-
-def test_a_loader_that_is_slower_than_others_that_are_too_slow() -> None:
-    pace = 25 + noise(8, 20, 1.0)
-    pace[2] += 5
-    found = story_of(of_loaders(pace))
-    assert (found.loaders_bind, ranks_of(found)) == (False, [(2,)])
 
 
 def test_an_unknown_load_is_no_quick_one() -> None:
