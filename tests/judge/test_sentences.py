@@ -384,17 +384,24 @@ def test_where_all_load_slowly_or_differ_at_once_no_rank_holds_the_cost() -> Non
 
 
 @pytest.mark.parametrize(
-    ("more_ms", "chance", "kind"),
-    [(3, 0.5, "rotating"), (3, 0.05, "inconclusive"), (8, 0.5, "inconclusive")],
+    ("more_ms", "chance", "next_rank", "kind"),
+    [
+        (3, 0.5, 5, "rotating"),
+        (3, 0.05, 5, "inconclusive"),
+        (3, 0.05, 6, "rotating"),
+        (8, 0.5, 5, "inconclusive"),
+    ],
 )
-def test_a_lead_of_small_cost_hides_nobody(more_ms: int, chance: float, kind: str) -> None:
-    """Single iterations of changing ranks cost 9 % of the time beside it."""
+def test_a_lead_of_small_cost_hides_nobody(
+    more_ms: int, chance: float, next_rank: int, kind: str
+) -> None:
+    """Single iterations of changing ranks cost 9 % of the time beside it; rank 6 costs nothing."""
     rows = [
         (rank, i, 60.0 * ((rank, i) in {(7, 3), (5, 8), (7, 12)}) + more_ms * (rank == 0))
         for rank in range(RANKS)
         for i in range(COUNT)
     ]
-    lead, second = Slow((0,), ALL, 0.05), Slow((5,), ALL, chance)
+    lead, second = Slow((0,), ALL, 0.05), Slow((next_rank,), ALL, chance)
     whole = Story(0.03, (), lead, COUNT, second=second)
     verdict = judge(replace(inputs_of(wide_of(rows), run=SUMMARY), whole=whole))
     assert verdict.kind == kind
@@ -518,3 +525,21 @@ def test_who_is_given_more_work_is_sent_to_what_may_be_divided_otherwise() -> No
 
 def test_ranks_that_take_turns_are_sent_to_where_they_differ() -> None:
     assert judge(in_turns()).next.startswith("compare the reports: rankscope pick-reports; ")
+
+
+@pytest.mark.parametrize(("held_up_ms", "share"), [(30, "30 %"), (4, None), (None, None)])
+def test_how_long_ranks_without_a_report_may_hold_up_the_others(
+    held_up_ms: int | None, share: str | None
+) -> None:
+    run, held_up = replace(SUMMARY, missing_ranks=(8, 9)), held_up_ms and held_up_ms * MS * COUNT
+    verdict = judge(replace(inputs(), run=run, least_held_up_ns=held_up))
+    words = f"the rank that waits least is in communication for {share} of the time"
+    assert (words in verdict.sentence) == (share is not None)
+    assert ("in communication" in verdict.sentence) == (share is not None)
+
+
+def test_transfers_and_calls_without_a_match_hold_up_ranks_together() -> None:
+    shares = {"exposed_transfer_ns": 18 * MS * COUNT, "unmatched_ns": 15 * MS * COUNT}
+    verdict = judge(replace(inputs(), **shares))
+    assert (verdict.kind, verdict.gain) == ("communication", 0.33)
+    assert judge(replace(inputs(), exposed_transfer_ns=18 * MS * COUNT)).kind == "balanced"
