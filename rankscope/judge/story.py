@@ -123,7 +123,7 @@ def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
 
 
 def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
-    """Claims about all ranks of a host as one, if each is then slow, and in the same phase."""
+    """Claims about all ranks of a host as one, if each takes part, in the same phase."""
     for host in np.unique(excess.hosts):
         rows = np.flatnonzero(excess.hosts == host)
         ranks = tuple(excess.ranks[rows].tolist())
@@ -132,11 +132,11 @@ def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
         if len(parts) < 2 or named != {*ranks} or len(ranks) in (1, len(excess.ranks)):
             continue
         slow = np.any([each.cells(excess)[rows] for each in parts], axis=0)
-        amount = np.where(slow, excess.share[rows], 0.0).mean(axis=0)
-        pattern = pattern_of(amount, NOISE * noise, excess.numbers)
-        then = excess.share[np.ix_(rows, np.isin(excess.numbers, pattern.iterations))]
+        amounts = np.where(slow, excess.share[rows], 0.0)
+        pattern = pattern_of(amounts.mean(axis=0), NOISE * noise, excess.numbers)
+        sums = amounts.sum(axis=1)
         by_phase = np.nansum(np.where(slow[:, :, None], excess.by_phase[rows], 0.0), axis=1)
-        if np.ptp(by_phase.argmax(axis=1)) == 0 and lower_medians(then.T).min() >= BY_NATURE:
+        if np.ptp(by_phase.argmax(axis=1)) == 0 and sums.min() >= HALF * sums.mean():
             chances = [each.chance for each in parts if each.chance is not None]
             whole = Slow(ranks, pattern, max(chances, default=None))
             claims = [whole, *(each for each in claims if each not in parts)]
@@ -224,7 +224,8 @@ def _by_turns(excess: Excess, noise: float) -> Slow | None:
     of_hosts = np.stack([events[hosts == host].max(axis=0) for host in np.unique(hosts)])
     if 1 < len(of_hosts) < len(hosts):
         most = of_hosts.sum(axis=1).argmax()
-        if chance_of_sets([of_hosts], 0 * of_hosts[:, 0], [(0, np.array([most]))])[0] <= ALPHA:
+        chance = chance_of_sets([of_hosts], 0 * of_hosts[:, 0], [(0, np.array([most]))])[0]
+        if chance <= ALPHA / 2:  # as one of two tests: of hosts, and of ranks
             rows = hosts == np.unique(hosts)[most]
             when = excess.numbers[slow[rows].any(axis=0)]
             claim = _single(excess, excess.ranks[rows].tolist(), when.tolist())
@@ -235,7 +236,7 @@ def _by_turns(excess: Excess, noise: float) -> Slow | None:
         return None
     chances = chance_of_sets([events], roles, [(0, rows) for rows in sets])
     for some, chance in zip(sets[::-1], chances[::-1], strict=True):
-        if max(chance, chance_of_levels(slow_cells, roles, hosts, some, some)) > ALPHA:
+        if max(chance, chance_of_levels(slow_cells, roles, hosts, some, some)) > ALPHA / 2:
             continue
         for size in range(len(some), 1, -1):
             rows, fewest = some[:size], some[size - 1]
