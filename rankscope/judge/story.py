@@ -164,7 +164,7 @@ def _loaders_bind(excess: Excess, claim: Slow) -> bool:
     waited &= np.diff(excess.numbers) == 1
     named = np.isin(excess.ranks, claim.ranks)
     others = waited.any(axis=1) & ~named
-    enough = 2 * others.sum() >= (~named).sum() and waited[others].sum() > 2 * others.sum()
+    enough = 2 * others.sum() >= (~named).sum() and waited[others].sum() >= 2 * others.sum()
     if not (enough and waited[named].any()):
         return False
     to_next, load = (
@@ -172,8 +172,9 @@ def _loaders_bind(excess: Excess, claim: Slow) -> bool:
         for each in (load[:, 1:] + (length - load)[:, :-1], load[:, 1:])
     )
     lag = to_next[named].mean() - to_next[others].mean()
-    steady, varied = ((each[others].anom(axis=0) ** 2).sum() for each in (to_next, load))
-    return bool(steady < varied and lag < MUCH * np.nanmedian(length))
+    steady, varied = ((each[others].anom(axis=1) ** 2).sum() for each in (to_next, load))
+    # of loads in the foreground it is twice as much, as it holds two of them
+    return bool(steady < (1 + HALF) * varied and lag < MUCH * np.nanmedian(length))
 
 
 def _slowest(

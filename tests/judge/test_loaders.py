@@ -33,10 +33,7 @@ def of_loaders(pace: Floats, ahead: int = 2) -> Excess:
     ("count", "scatter"), [(6, 0.5), (6, 1.0), (20, 0.5), (20, 1.0), (20, 2.0)]
 )
 def test_loaders_that_are_all_too_slow(count: int, scatter: float) -> None:
-    """All wait now and then, one of them most; that its loader is slower is chance.
-
-    In few iterations the same rank may be behind in all of them.
-    """
+    """All wait now and then, one of them most; that its loader is slower is chance."""
     for seed in range(8):
         found = story_of(of_loaders(25 + noise(8, count, scatter, seed)))
         assert not found.slow, seed
