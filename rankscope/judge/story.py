@@ -123,7 +123,11 @@ def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
 
 
 def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
-    """Claims about all ranks of a host as one, if each takes part, in the same phase."""
+    """Claims about all ranks of a host as one, if each takes part, in the same phase.
+
+    It must hold most of what they cost, and none of them most of it: else its ranks are slow, and
+    not the host.
+    """
     for host in np.unique(excess.hosts):
         rows = np.flatnonzero(excess.hosts == host)
         ranks = tuple(excess.ranks[rows].tolist())
@@ -131,14 +135,19 @@ def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
         named = {rank for each in parts for rank in each.ranks}
         if len(parts) < 2 or named != {*ranks} or len(ranks) in (1, len(excess.ranks)):
             continue
-        slow = np.any([each.cells(excess)[rows] for each in parts], axis=0)
-        amounts = np.where(slow, excess.share[rows], 0.0)
+        cells = [each.cells(excess) for each in parts]
+        either = np.any(cells, axis=0)
+        amounts = np.where(either[rows], excess.share[rows], 0.0)
         pattern = pattern_of(amounts.mean(axis=0), NOISE * noise, excess.numbers)
+        chances = [each.chance for each in parts if each.chance is not None]
+        whole = Slow(ranks, pattern, max(chances, default=None))
+        cost = _above_others(excess, whole.cells(excess))
+        one = max(_above_others(excess, each & whole.cells(excess)) for each in cells)
+        holds = one < MOST * cost and cost >= MOST * _above_others(excess, either)
         sums = amounts.sum(axis=1)
-        by_phase = np.nansum(np.where(slow[:, :, None], excess.by_phase[rows], 0.0), axis=1)
-        if np.ptp(by_phase.argmax(axis=1)) == 0 and sums.min() >= HALF * sums.mean():
-            chances = [each.chance for each in parts if each.chance is not None]
-            whole = Slow(ranks, pattern, max(chances, default=None))
+        by_phase = np.where(either[rows][:, :, None], excess.by_phase[rows], 0.0)
+        alike = np.ptp(np.nansum(by_phase, axis=1).argmax(axis=1)) == 0
+        if holds and alike and sums.min() >= HALF * sums.mean():
             claims = [whole, *(each for each in claims if each not in parts)]
     return claims
 

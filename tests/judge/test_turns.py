@@ -89,3 +89,22 @@ def test_one_phase_tells_what_the_noise_of_the_others_hides() -> None:
     optimizer = noise(8, 9, 0.2, seed=1)
     optimizer[7] += 10.0
     assert (7,) in ranks_of(story_of(excess(late, optimizer=optimizer)))
+
+
+@pytest.mark.parametrize("less", [3.0, 12.0])
+def test_a_host_is_not_slow_where_one_of_its_ranks_costs_nearly_all(less: float) -> None:
+    """Its other rank is always a little slow as well, but healing it saves next to nothing."""
+    late = noise(8, 12, 0.1)
+    late[0, 7:] += 80.0
+    late[1] += less
+    first, *others = story_of(excess(late, per_host=2)).slow
+    assert (first.ranks, first.pattern.since) == ((0,), 8)
+    assert [each.ranks for each in others] == [(1,)]
+
+
+def test_a_host_is_not_slow_where_that_leaves_out_much_of_what_its_ranks_cost() -> None:
+    late = noise(8, 12, 0.1)
+    late[0, 7:] += 80.0
+    late[1] += 30.0
+    found = story_of(excess(late, per_host=2)).slow
+    assert {each.ranks: each.pattern.always for each in found} == {(0,): False, (1,): True}
