@@ -3,6 +3,7 @@
 See METHOD.md#verdict.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from math import sqrt
 
@@ -248,13 +249,20 @@ def _by_turns(excess: Excess, noise: float) -> Slow | None:
     for some, chance in zip(sets[::-1], chances[::-1], strict=True):
         if max(chance, chance_of_levels(slow_cells, roles, hosts, some, some)) > ALPHA / 2:
             continue
-        for size in range(len(some), 1, -1):
-            rows, fewest = some[:size], some[size - 1]
-            beside = np.setdiff1d(np.arange(len(roles)), rows[:-1])
-            of_it = [(0, np.flatnonzero(beside == fewest))]
-            if chance_of_sets([events[beside]], roles[beside], of_it)[0] <= ALPHA:
-                when = excess.numbers[slow[rows].any(axis=0)]
-                return _single(excess, excess.ranks[rows].tolist(), when.tolist())
+
+        def exceed(size: int, some: Index = some) -> bool:
+            """Whether even the rank with fewest events has more than chance has it."""
+            beside = np.setdiff1d(np.arange(len(roles)), some[: size - 1])
+            fewest = [(0, np.flatnonzero(beside == some[size - 1]))]
+            return bool(chance_of_sets([events[beside]], roles[beside], fewest)[0] <= ALPHA)
+
+        sizes = range(len(some), 1, -1)
+        # the fewer they are, the more events each has
+        at = 0 if exceed(len(some)) else bisect_left(sizes, True, 1, key=exceed)
+        if at < len(sizes):
+            rows = some[: sizes[at]]
+            when = excess.numbers[slow[rows].any(axis=0)]
+            return _single(excess, excess.ranks[rows].tolist(), when.tolist())
     return None
 
 

@@ -48,6 +48,17 @@ def test_loads_in_the_foreground_do_not_bind(count: int) -> None:
         assert (found.loaders_bind, ranks_of(found)) == (False, [(2,)]), seed
 
 
+@pytest.mark.parametrize("count", [6, 20])
+def test_loads_in_the_foreground_that_differ_by_rank_do_not_bind(count: int) -> None:
+    """What a rank loads more stays, as what it is behind does, but it scatters anew each time."""
+    for seed in range(8):
+        pace = 12 + np.abs(noise(8, 1, 3.0, seed + 99)) + noise(8, count, 0.5, seed)
+        pace[2] += 15.0
+        found = story_of(of_loaders(pace, ahead=0))
+        assert not found.loaders_bind, seed
+        assert (2,) in ranks_of(found), seed
+
+
 def test_a_loader_that_is_too_slow() -> None:
     pace = 10 + noise(8, 20, 1.0)
     pace[2] += 15
