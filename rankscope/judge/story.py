@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from msgspec.structs import replace
 
-from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
+from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets, mean_of
 from rankscope.judge.claims import Pattern, Slow, Story, differing, event_of
 from rankscope.judge.excess import Excess, lower_medians, usual_of
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
@@ -232,12 +232,17 @@ def _by_turns(excess: Excess, noise: float) -> Slow | None:
     begins = slow & ~np.roll(slow, 1, axis=1)
     begins[:, 0] = slow[:, 0]
     slow_cells, events = slow.astype(np.float64), begins.astype(np.float64)
-    of_hosts = np.stack([events[hosts == host].max(axis=0) for host in np.unique(hosts)])
-    if 1 < len(of_hosts) < len(hosts):
-        most = of_hosts.sum(axis=1).argmax()
-        chance = chance_of_sets([of_hosts], 0 * of_hosts[:, 0], [(0, np.array([most]))])[0]
+    own = [hosts == host for host in np.unique(hosts)]
+    of_hosts = np.stack([events[rows].max(axis=0) for rows in own])
+    if 1 < len(own) < len(hosts):
+        # hosts are exchanged that have as many ranks of each role: with more, one has more events
+        ranks = [np.bincount(roles[rows], minlength=len(roles)) for rows in own]
+        kinds = np.unique(ranks, axis=0, return_inverse=True)[1].ravel()
+        begun = of_hosts.sum(axis=1)
+        most = (begun - mean_of(begun, kinds)).argmax()
+        chance = chance_of_sets([of_hosts], kinds, [(0, np.array([most]))])[0]
         if chance <= ALPHA / 2:  # as one of two tests: of hosts, and of ranks
-            rows = hosts == np.unique(hosts)[most]
+            rows = own[most]
             when = excess.numbers[slow[rows].any(axis=0)]
             claim = _single(excess, excess.ranks[rows].tolist(), when.tolist())
             if _is_shared(excess, claim):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rankscope.judge.story import story_of
 from rankscope.model.intervals import Floats
@@ -108,3 +109,23 @@ def test_a_host_is_not_slow_where_that_leaves_out_much_of_what_its_ranks_cost() 
     late[1] += 30.0
     found = story_of(excess(late, per_host=2)).slow
     assert {each.ranks: each.pattern.always for each in found} == {(0,): False, (1,): True}
+
+
+def test_a_host_stalls_more_often_where_it_has_more_ranks() -> None:
+    """All ranks stall alike: eight on the first host, one on each of the others."""
+    often = np.full(16, 0.0)
+    often[:11] = 0.12
+    for seed in range(6):
+        stalls = excess(stalling(seed, 20, often)[:11], per_host=8)
+        alone = replace(stalls, hosts=np.array([0] * 8 + [1, 2, 3]))
+        assert not story_of(alone).slow, seed
+
+
+def test_a_host_stalls_more_often_where_its_stage_does() -> None:
+    """Each host has one stage of a pipeline: nobody knows how the stage would do elsewhere."""
+    often = np.full(16, 0.03)
+    often[:4] = 0.3
+    for seed in range(6):
+        stalls = excess(stalling(seed, 20, often), per_host=4)
+        stages = replace(stalls, roles=stalls.hosts, role_names=("a", "b", "c", "d"))
+        assert not story_of(stages).slow, seed
