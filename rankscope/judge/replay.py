@@ -25,13 +25,16 @@ from rankscope.judge.replay_rooted import Rooted, RootedCalls, with_rooted
 from rankscope.match.clocks import Aligner
 from rankscope.model.intervals import Flags, Floats
 from rankscope.util.numbers import NEVER
-from rankscope.util.threads import threaded
+from rankscope.util.threads import cores_to_use, threaded
 
 MOST_PASSES = 10
 """Passes over the calls of all ranks; if more are needed, calls are taken one by one."""
 
 MOST_TOGETHER = 4_000_000
-"""Calls that are played at once, summed over healings; at least one healing is played."""
+"""Calls of a batch, summed over its healings; at least one healing is played."""
+
+AT_ONCE = 2
+"""Most batches that are played at the same time: each needs memory."""
 
 
 class Healing(NamedTuple):
@@ -271,14 +274,15 @@ class Replay:
         Args:
             healings: what is taken out.
             numbers: the iterations whose time counts.
-            most: bounds memory: calls times healings that are played together.
+            most: bounds memory: calls times healings of a batch.
 
         Returns:
             For each healing.
         """
         together = max(1, most // max(self.size, 1))
         batches = (healings[at : at + together] for at in range(0, len(healings), together))
-        return [*chain(*threaded(lambda batch: self._played(batch, numbers), batches))]
+        threads = min(AT_ONCE, cores_to_use())
+        return [*chain(*threaded(lambda batch: self._played(batch, numbers), batches, threads))]
 
     def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[Lasted]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""

@@ -1,12 +1,14 @@
 """A run played again, made by hand."""
 
 from collections.abc import Collection
+from threading import Barrier, Lock
+from time import sleep
 
 import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.judge.replay import Healing, Replay
+from rankscope.judge.replay import AT_ONCE, Healing, Lasted, Replay
 from rankscope.judge.replay_inputs import RankChunk
 from rankscope.match.clocks import Aligner
 from rankscope.match.records import ClockFit, Clocks
@@ -76,6 +78,31 @@ def test_what_was_played_is_not_played_again(monkeypatch: pytest.MonkeyPatch) ->
     gains = played.gains_ns([less_work(played, 3, 100), less_work(played, 3, 50)], (0,))
     monkeypatch.setattr(Replay, "_played", None)
     assert played.gains_ns([less_work(played, 3, 50)] * 2, (0,)) == [gains[1]] * 2
+
+
+def test_on_many_cores_only_a_few_batches_of_healings_need_memory_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = [(rank, 0, 0, 100, 110) for rank in range(4)]
+    played = replay(calls, {0: 900, 1: 900, 2: 900, 3: 1_000})
+    playing, most, started, once = 0, 0, Barrier(AT_ONCE), Lock()
+
+    def slowly(*_: object) -> list[Lasted]:
+        nonlocal playing, most
+        with once:
+            playing += 1
+            most = max(most, playing)
+        started.wait(60)
+        sleep(0.01)
+        with once:
+            playing -= 1
+        return [Lasted(0.0, 0.0)]
+
+    for module in ("judge.replay", "util.threads"):
+        monkeypatch.setattr(f"rankscope.{module}.cores_to_use", lambda: 8)
+    monkeypatch.setattr(Replay, "_played", slowly)
+    played.times_ns([Healing()] * 6, (0,), most=1)
+    assert most == AT_ONCE
 
 
 def test_a_collective_stands_in_the_queue_of_the_one_before_it() -> None:
