@@ -148,7 +148,7 @@ def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
         sums = amounts.sum(axis=1)
         by_phase = np.where(either[rows][:, :, None], excess.by_phase[rows], 0.0)
         alike = np.ptp(np.nansum(by_phase, axis=1).argmax(axis=1)) == 0
-        if holds and alike and sums.min() >= HALF * sums.mean():
+        if holds and alike and sums.min() >= (1 - MOST) * sums.mean():
             claims = [whole, *(each for each in claims if each not in parts)]
     return claims
 
