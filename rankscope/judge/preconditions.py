@@ -105,7 +105,7 @@ def _held_up_by_missing(inputs: VerdictInputs) -> str:
         return ""
     return (
         f"; even the rank that waits least is in communication for {percent(share)} of the time: "
-        "in transfers, or waiting for these"
+        "in transfers, or waiting, perhaps for these"
     )
 
 
