@@ -536,7 +536,8 @@ def test_how_long_ranks_without_a_report_may_hold_up_the_others(
     words = f"the rank that waits least is in communication for {share} of the time"
     assert (words in verdict.sentence) == (share is not None)
     assert ("in communication" in verdict.sentence) == (share is not None)
-    assert ("waiting, perhaps for these" in verdict.sentence) == (share is not None), "or for others"
+    hedged = "waiting, perhaps for these" in verdict.sentence  # or for each other
+    assert hedged == (share is not None)
 
 
 def test_transfers_and_calls_without_a_match_hold_up_ranks_together() -> None:
