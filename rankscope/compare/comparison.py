@@ -264,7 +264,7 @@ class Comparison(Struct, frozen=True, eq=False):
         if outliers.story is None or outliers.metric is None or not outliers.stored:
             return outliers.frame
         from rankscope.judge.excess import excess_of
-        from rankscope.judge.story import flagged
+        from rankscope.judge.flags import flagged
 
         rows = without_end(self.tables, self.clock, self.rows())
         return flagged(excess_of(rows, outliers.metric), outliers.story)

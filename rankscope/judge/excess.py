@@ -13,7 +13,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rankscope.judge.levels import MUCH, RARE
+from rankscope.judge.levels import FEW, MUCH, RARE
 from rankscope.match.rank_axis import RANKS_AT_ONCE
 from rankscope.model.intervals import Flags, Floats, Index
 from rankscope.model.kinds import PHASES, Phase
@@ -80,6 +80,30 @@ class Excess(Struct, frozen=True, eq=False, dict=True):
         if phase is None:
             return self
         return replace(self, total=self.by_phase[:, :, self.phases.index(phase)])
+
+    @cached_property
+    def of_hosts(self) -> Excess | None:
+        """The same of hosts in place of ranks: the means of their ranks.
+
+        None where there are several roles, fewer than three hosts, or no host has two ranks, or
+        they have not equally many: the means of fewer ranks scatter more.
+        """
+        hosts, first, count = np.unique(self.hosts, return_index=True, return_counts=True)
+        several = FEW <= len(hosts) < len(self.ranks) and np.ptp(count) == 0
+        if len(self.role_names) > 1 or not several:
+            return None
+        order = np.argsort(self.hosts, kind="stable")
+        begins = np.cumsum(count) - count
+
+        def mean(values: Floats) -> Floats:
+            return np.asarray(np.add.reduceat(values[order], begins, axis=0) / count[0])
+
+        means = {
+            each: mean(getattr(self, each)) for each in ("total", "by_phase", "value", "spent")
+        }
+        alike = ("roles", "length", "unit", "need", "usual_need")
+        firsts = {each: getattr(self, each)[first] for each in alike}
+        return replace(self, ranks=hosts, hosts=hosts, **means, **firsts)
 
     def without(self, cells: Flags) -> Excess:
         """The same with no excess of some ranks, or of these in some iterations."""

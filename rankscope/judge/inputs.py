@@ -13,8 +13,9 @@ from rankscope.judge.causes.context import CauseContext, Tables
 from rankscope.judge.causes.registry import compared_with, context_of
 from rankscope.judge.claims import Slow, Story
 from rankscope.judge.excess import Excess, lower_medians
+from rankscope.judge.flags import flagged
 from rankscope.judge.levels import MOST
-from rankscope.judge.story import flagged, story_of
+from rankscope.judge.story import story_of
 from rankscope.model.intervals import Flags, Floats
 from rankscope.sources.recorders import Recorder
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 
 import numpy as np
-import polars as pl
 from msgspec.structs import replace
 
 from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets, mean_of
@@ -53,7 +52,7 @@ def story_of(excess: Excess, spans: Floats | None = None) -> Story:
     fast = fast if fast is not None and _is_sure(fast) else None
     slow = [*traits, *(_whole(fact, rest, noise) for fact in facts)]
     if spans is None and not loaders_bind:
-        slow = _with_turns(slow, excess, noise)
+        slow = _with_turns(slow or _slow_hosts(excess), excess, noise)
     slow = _of_hosts(_joined(slow, excess), excess, noise)
     second = None
     if lead is not None and spans is None and (lead.chance or 0.0) <= RARE:
@@ -286,6 +285,28 @@ def _leading(sums: Floats, roles: Index) -> list[Index]:
     sizes = np.flatnonzero((before > 0) & (after < MOST * before))
     sizes = np.sort(sizes[np.argsort((after - before)[sizes], kind="stable")[:FEW]]) + 1
     return [order[:k] for k in sizes]
+
+
+def _slow_hosts(excess: Excess) -> list[Slow]:
+    """The claims about hosts whose ranks are slow by turns."""
+    hosts = excess.of_hosts
+    if hosts is None:
+        return []
+    noise = noise_of(hosts)
+    limit = differing(noise)
+    cells = [np.clip(hosts.share, -limit, limit)]  # single events hardly count
+
+    def sure(claim: Slow) -> bool:
+        """As one of two tests: of ranks, and of hosts."""
+        rows = np.flatnonzero(np.isin(hosts.ranks, claim.ranks))
+        return bool(chance_of_sets(cells, hosts.roles, [(0, rows)])[0] <= ALPHA / 2)
+
+    traits, _, rest = _traits(hosts, noise, None)
+    slow = [
+        replace(each, ranks=tuple(excess.ranks[np.isin(excess.hosts, each.ranks)].tolist()))
+        for each in filter(sure, (*traits, *_facts(rest, noise)))
+    ]
+    return [each for each in slow if _is_shared(excess, each)]
 
 
 def _is_shared(excess: Excess, claim: Slow) -> bool:
@@ -558,43 +579,3 @@ def _costliest(share: Floats, least: float, excess: Excess) -> tuple[Index, Floa
             best, most, amount = rows, float(cost.sum()), np.zeros(len(unit))
             amount[columns] = np.where(cost > 0, share[np.ix_(rows, columns)].mean(axis=0), 0.0)
     return best, amount
-
-
-def flagged(excess: Excess, story: Story) -> pl.DataFrame:
-    """Every rank and iteration with its excess, and whether it stands out.
-
-    A rank stands out where it has an event, or is slow by the story of the run.
-
-    Args:
-        excess: of all ranks, in some iterations.
-        story: of the whole run.
-
-    Returns:
-        rank, iteration, excess_ns, flagged, cause (phase with the largest excess, where flagged);
-        a row where the excess is known.
-    """
-    stands_out = excess.share > event_of(story.noise)
-    for each in story.slow:
-        stands_out |= each.cells(excess)
-    stands_out &= excess.total > 0
-    at = np.nonzero(stands_out)
-    by_phase = np.nan_to_num(excess.by_phase[at])
-    # `other` holds what is unknown, as loading in a capture's first iteration, or all time where no
-    # phase is known: there it causes nothing
-    unknown = np.isnan(excess.spent)
-    hidden = (unknown & ~unknown.all(axis=1, keepdims=True))[at].any(axis=1)
-    largest, has_cause = by_phase.argmax(axis=1), by_phase.max(axis=1) > 0
-    has_cause &= ~hidden | (np.array(excess.phases)[largest] != Phase.OTHER)
-    cause = np.full(excess.total.shape, len(excess.phases))
-    cause[at] = np.where(has_cause, largest, len(excess.phases))
-    known = ~np.isnan(excess.total)
-    row, column = np.nonzero(known)
-    return pl.DataFrame(
-        {
-            "rank": excess.ranks[row],
-            "iteration": excess.numbers[column],
-            "excess_ns": excess.total[known].round().astype(np.int64),
-            "flagged": stands_out[known],
-            "cause": pl.Series([*excess.phases, None]).gather(cause[known]),
-        }
-    )

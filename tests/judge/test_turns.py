@@ -129,3 +129,14 @@ def test_a_host_stalls_more_often_where_its_stage_does() -> None:
         stalls = excess(stalling(seed, 20, often), per_host=4)
         stages = replace(stalls, roles=stalls.hosts, role_names=("a", "b", "c", "d"))
         assert not story_of(stages).slow, seed
+
+
+def test_a_host_is_slow_though_none_of_its_ranks_is_beyond_chance() -> None:
+    """All ranks vary by as much as it is slow."""
+    named = list[tuple[int, ...]]()
+    for seed in range(20):
+        late = noise(32, 10, 2.0, seed)
+        late[8:16] += 3.0
+        named += ranks_of(story_of(excess(late, per_host=8)))
+    assert named.count((8, 9, 10, 11, 12, 13, 14, 15)) >= 6
+    assert all({*ranks} <= {*range(8, 16)} for ranks in named)
