@@ -14,6 +14,13 @@ def one_host(ranks: Iterable[int], hosts: Mapping[int, str | None]) -> str | Non
     return places.pop() if len(places) == 1 else None
 
 
+def all_on(ranks: Collection[int], hosts: Mapping[int, str | None], least: int = 2) -> str:
+    """`all on node1`: at least so many ranks, of one of several hosts; else empty."""
+    several = len({*ranks}) >= least and len({*hosts.values()}) > 1
+    host = one_host(ranks, hosts) if several else None
+    return "" if host is None else f"all on {host}"
+
+
 def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:
     """The hosts whose ranks, taken together, are exactly `ranks`; none if there are no other hosts.
 

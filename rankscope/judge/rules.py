@@ -25,7 +25,7 @@ from rankscope.judge.levels import (
     MUCH,
     RARE,
 )
-from rankscope.judge.phrases import lowered, one_host, when, who, whole_hosts
+from rankscope.judge.phrases import all_on, lowered, one_host, when, who, whole_hosts
 from rankscope.judge.preconditions import inconclusive
 from rankscope.judge.sentences import changed, described, finished, held_up, in_words
 from rankscope.model.kinds import POINT_TO_POINT, CauseKind, VerdictKind
@@ -239,9 +239,8 @@ def slow_link(judged: Judgement) -> Verdict | None:
     )
     places = {inputs.hosts.get(rank) for rank in members}
     sends = first["operation"] == POINT_TO_POINT
-    host = one_host(members, inputs.hosts) if len({*inputs.hosts.values()}) > 1 else None
     where = [first["label"]] * sends  # others are called by their ranks
-    where += [f"all on {host}"] if host else []
+    where += filter(None, [all_on(members, inputs.hosts)])
     where += ["across hosts"] * (sends and None not in places and len(places) > 1)
     place = f" ({', '.join(where)})" if where else ""
     shared = f", all with {ranks_text(tuple(sorted(common)), MOST_LISTED)}" if common else ""
@@ -345,6 +344,8 @@ def rotating(judged: Judgement) -> Verdict | None:
     if apart:
         held = f"{agreeing(len(own), 'holds', 'hold')} most of what imbalance costs"
         ranks = span([rank for rank, _ in own], MOST_LISTED)
+        host = all_on([rank for rank, _ in own], inputs.hosts, FEW)
+        ranks += f", {host}" if host else ""
         how = (
             f"{brief} {held}"
             if brief

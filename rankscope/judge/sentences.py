@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, Straggler, holders
 from rankscope.judge.levels import ALPHA, FEW, HALF, LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.phrases import lowered, when, who, whole_hosts
+from rankscope.judge.phrases import all_on, lowered, when, who, whole_hosts
 from rankscope.judge.timing import quick_part
 from rankscope.model.intervals import Floats
 from rankscope.model.kinds import Phase, VerdictKind
@@ -154,7 +154,8 @@ def in_words(
         f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"
         for rank, numbers in events
     )
-    return " and ".join([", ".join(before), last][not before :])
+    host = all_on([rank for rank, _ in events], inputs.hosts, FEW)
+    return " and ".join([", ".join(before), last][not before :]) + (f" ({host})" if host else "")
 
 
 def held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:

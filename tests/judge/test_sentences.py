@@ -545,3 +545,21 @@ def test_transfers_and_calls_without_a_match_hold_up_ranks_together() -> None:
     verdict = judge(replace(inputs(), **shares))
     assert (verdict.kind, verdict.gain) == ("communication", 0.33)
     assert judge(replace(inputs(), exposed_transfer_ns=18 * MS * COUNT)).kind == "balanced"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ((4, 5, 6), "(all on node1) hold most"),
+        ((3, 5, 6), "12 hold most"),
+        ((4, 5, 5), "hold most"),
+    ],
+)
+def test_ranks_that_hold_most_of_the_cost_may_be_of_one_host(
+    ranks: tuple[int, ...], words: str
+) -> None:
+    hits = {*zip(ranks, (3, 8, 12), strict=True)}
+    rows = [(r, i, 60.0 * ((r, i) in hits)) for r in range(RANKS) for i in range(COUNT)]
+    sentence = judge(inputs_of(wide_of(rows), run=SUMMARY)).sentence
+    assert words in sentence
+    assert ("node1" in sentence) == (ranks == (4, 5, 6))
