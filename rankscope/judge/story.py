@@ -135,6 +135,9 @@ def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
         named = {rank for each in parts for rank in each.ranks}
         if len(parts) < 2 or named != {*ranks} or len(ranks) in (1, len(excess.ranks)):
             continue
+        when = np.array([np.isin(excess.numbers, each.pattern.iterations) for each in parts])
+        if (when.sum(axis=0) > 1).sum() < HALF * when.sum(axis=1).min():
+            continue  # one after the other
         cells = [each.cells(excess) for each in parts]
         either = np.any(cells, axis=0)
         amounts = np.where(either[rows], excess.share[rows], 0.0)

@@ -140,3 +140,10 @@ def test_a_host_is_slow_though_none_of_its_ranks_is_beyond_chance() -> None:
         named += ranks_of(story_of(excess(late, per_host=8)))
     assert named.count((8, 9, 10, 11, 12, 13, 14, 15)) >= 6
     assert all({*ranks} <= {*range(8, 16)} for ranks in named)
+
+
+def test_ranks_of_a_host_that_are_slow_one_after_the_other_are_named_each() -> None:
+    late = noise(4, 9, 0.3)
+    late[0, :4] += 12.0
+    late[1, 4:] += 12.0
+    assert sorted(ranks_of(story_of(excess(late, per_host=2)))) == [(0,), (1,)]
