@@ -15,7 +15,7 @@ def one_host(ranks: Iterable[int], hosts: Mapping[int, str | None]) -> str | Non
 
 
 def all_on(ranks: Collection[int], hosts: Mapping[int, str | None], least: int = 2) -> str:
-    """`all on node1`: at least so many ranks, of one of several hosts; else empty."""
+    """`all on node1`, if at least `least` ranks are all on one of several hosts; else empty."""
     several = len({*ranks}) >= least and len({*hosts.values()}) > 1
     host = one_host(ranks, hosts) if several else None
     return "" if host is None else f"all on {host}"

@@ -123,10 +123,10 @@ def _joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
 
 
 def _of_hosts(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
-    """Claims about all ranks of a host as one, if each takes part, in the same phase.
+    """Claims about all ranks of a host as one, if each rank takes part, in the same phase.
 
-    It must hold most of what they cost, and none of them most of it: else its ranks are slow, and
-    not the host.
+    The one must hold most of what the claims cost, and none of these may hold most of it: else some
+    ranks are slow, and not the host.
     """
     for host in np.unique(excess.hosts):
         rows = np.flatnonzero(excess.hosts == host)
@@ -205,9 +205,9 @@ def _slowest(
 
 
 def _with_turns(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
-    """The claims; those about ranks that are slow by turns as one, where they are pieces of it.
+    """The claims; where ranks are slow by turns, those about some of them as one.
 
-    They are if they are several, hold a rank twice, or hold less than most of what the ranks cost.
+    As they are if they are few, name no rank twice, and hold most of what these ranks cost.
     """
     turns = _by_turns(excess, noise)
     if turns is None:
@@ -224,11 +224,11 @@ def _with_turns(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
 
 
 def _by_turns(excess: Excess, noise: float) -> Slow | None:
-    """The ranks that have events more often than chance has it; None: no two have.
+    """The ranks that have events more often than chance explains; None if no two have.
 
-    They are a host of which most ranks have some, or those of which even the one with fewest has
-    more than chance has it, beside those that are not of the set. Events in successive iterations
-    may have one reason: they count as one.
+    Either the ranks of one host, most of which have events, or a set of ranks. Of a set, even the
+    rank with fewest events must have more than chance explains, compared with the ranks that are
+    not of the set. Events in successive iterations may have one reason, and count as one.
     """
     roles, hosts, slow = excess.roles, excess.hosts, excess.share > event_of(noise)
     begins = slow & ~np.roll(slow, 1, axis=1)
@@ -258,7 +258,7 @@ def _by_turns(excess: Excess, noise: float) -> Slow | None:
             continue
 
         def exceed(size: int, some: Index = some) -> bool:
-            """Whether even the rank with fewest events has more than chance has it."""
+            """Whether even the rank with fewest events has more than chance explains."""
             beside = np.setdiff1d(np.arange(len(roles)), some[: size - 1])
             fewest = [(0, np.flatnonzero(beside == some[size - 1]))]
             return bool(chance_of_sets([events[beside]], roles[beside], fewest)[0] <= ALPHA)

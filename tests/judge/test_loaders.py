@@ -50,7 +50,7 @@ def test_loads_in_the_foreground_do_not_bind(count: int) -> None:
 
 @pytest.mark.parametrize("count", [6, 20])
 def test_loads_in_the_foreground_that_differ_by_rank_do_not_bind(count: int) -> None:
-    """What a rank loads more stays, as what it is behind does, but it scatters anew each time."""
+    """A rank that always loads longer looks like one that is behind: its loads are independent."""
     for seed in range(8):
         pace = 12 + np.abs(noise(8, 1, 3.0, seed + 99)) + noise(8, count, 0.5, seed)
         pace[2] += 15.0
