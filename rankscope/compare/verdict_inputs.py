@@ -84,7 +84,7 @@ def verdict_inputs(
             "activities", ("rank", "kind", "name"), iterations=numbers, sums=("total_ns", "count")
         ),
         exposed_transfer_ns=transfer_ns,
-        least_held_up_ns=_least_held_up(rows),
+        least_held_up_ns=_least_held_up(rows) if comparison.missing_ranks else None,
         unmatched_ns=unmatched_ns,
         held_up=None if unmatched_ns is None else _held_up(rows),
         stages=lambda: _stages(comparison),

@@ -69,7 +69,8 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     unmatched_ns: int | None = None
     """The same for calls that were not matched across ranks: their transfers and waits."""
     least_held_up_ns: int | None = None
-    """How long transfers and waits hold up the rank that waits least in each of the iterations."""
+    """How long transfers and waits hold up the rank that waits least in each of the iterations.
+    None where it is unknown, or every rank has a report."""
     held_up: pl.DataFrame | None = None
     """rank, wait_ns, unmatched_ns: how long waits in matched calls, and calls that were not
     matched, hold up each rank, over the selected iterations; None: unknown. The latter is less by

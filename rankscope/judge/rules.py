@@ -344,8 +344,8 @@ def rotating(judged: Judgement) -> Verdict | None:
     if apart:
         held = f"{agreeing(len(own), 'holds', 'hold')} most of what imbalance costs"
         ranks = span([rank for rank, _ in own], MOST_LISTED)
-        host = all_on([rank for rank, _ in own], inputs.hosts, FEW)
-        ranks += f", {host}" if host else ""
+        where = all_on([rank for rank, _ in own], inputs.hosts, FEW)
+        ranks += f", {where}" if where else ""
         how = (
             f"{brief} {held}"
             if brief

@@ -154,8 +154,8 @@ def in_words(
         f"rank {rank} in {agreeing(len(numbers), 'iteration')} {span(numbers)}"
         for rank, numbers in events
     )
-    host = all_on([rank for rank, _ in events], inputs.hosts, FEW)
-    return " and ".join([", ".join(before), last][not before :]) + (f" ({host})" if host else "")
+    where = all_on([rank for rank, _ in events], inputs.hosts, FEW)
+    return " and ".join([", ".join(before), last][not before :]) + (f" ({where})" if where else "")
 
 
 def held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:

@@ -235,8 +235,8 @@ def _by_turns(excess: Excess, noise: float) -> Slow | None:
     begins[:, 0] = slow[:, 0]
     slow_cells, events = slow.astype(np.float64), begins.astype(np.float64)
     own = [hosts == host for host in np.unique(hosts)]
-    of_hosts = np.stack([events[rows].max(axis=0) for rows in own])
     if 1 < len(own) < len(hosts):
+        of_hosts = np.stack([events[rows].max(axis=0) for rows in own])
         # hosts are exchanged that have as many ranks of each role: with more, one has more events
         ranks = [np.bincount(roles[rows], minlength=len(roles)) for rows in own]
         kinds = np.unique(ranks, axis=0, return_inverse=True)[1].ravel()
@@ -249,7 +249,7 @@ def _by_turns(excess: Excess, noise: float) -> Slow | None:
             claim = _single(excess, excess.ranks[rows].tolist(), when.tolist())
             if _is_shared(excess, claim):
                 return claim
-    sets = [rows for rows in _leading(events.sum(axis=1), roles) if len(rows) > 1]
+    sets = [rows for rows in _candidates(events.sum(axis=1), roles) if len(rows) > 1]
     if not sets:
         return None
     chances = chance_of_sets([events], roles, [(0, rows) for rows in sets])
@@ -280,7 +280,7 @@ def _above_others(excess: Excess, cells: Flags) -> float:
     return float((over * np.nan_to_num(excess.unit).max(axis=0)).sum())
 
 
-def _leading(sums: Floats, roles: Index) -> list[Index]:
+def _candidates(sums: Floats, roles: Index) -> list[Index]:
     """Sets of ranks (rows) after which the next one has clearly less, at most half of them."""
     order = np.argsort(-sums, kind="stable")
     half = max(int(sum(np.bincount(roles) // 2)), 1)  # a majority is the norm
@@ -291,7 +291,7 @@ def _leading(sums: Floats, roles: Index) -> list[Index]:
 
 
 def _slow_hosts(excess: Excess) -> list[Slow]:
-    """The claims about hosts whose ranks are slow by turns."""
+    """The claims about hosts whose ranks are slow by turns, or on average."""
     hosts = excess.of_hosts
     if hosts is None:
         return []
@@ -347,8 +347,8 @@ def _costliest_set(
         share = excess.within(phase).share
         limit = np.fmax(np.abs(np.median(share, axis=1, keepdims=True)), differing(noise))
         cells = np.clip(share, -limit, limit)
-        leading = _leading(cells.sum(axis=1), excess.roles)
-        sets = [(rows, *_alike(excess, phase, noise, rows)) for rows in leading]
+        candidates = _candidates(cells.sum(axis=1), excess.roles)
+        sets = [(rows, *_alike(excess, phase, noise, rows)) for rows in candidates]
         sets = [each for each in sets if each[-1] > 0]
         if spans is not None:  # what lies beside the spans is not tested
             known = spans.sum(axis=1) >= HALF * np.nansum(excess.total, axis=1)
