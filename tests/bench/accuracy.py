@@ -10,8 +10,8 @@ checkout. Their planted delays are known, so each range must name what lies in i
 With `--parts`, jobs of which reports are there are asked again as wrappers capture them: with the
 reports of each fourth rank (rank 0 of each node of four), and with those of the first quarter.
 
-`--rows FILE` writes what was judged, a line of JSON each. Without `--print` the tables go into
-ACCURACY.md.
+`--rows FILE` writes what was judged, a line of JSON each. With `--write` the tables replace those of
+ACCURACY.md: only if the jobs are the ones that the page describes.
 """
 
 import argparse
@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--verbose", "-v", action="store_true", help="each case that is not right")
     parser.add_argument("--rows", type=Path, help="write each case as a line of JSON")
-    parser.add_argument("--print", action="store_true", help="print the tables, write nothing")
+    parser.add_argument("--write", action="store_true", help="write the tables into ACCURACY.md")
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
     os.environ["ACCURACY_RUN"] = str(os.getpid())
@@ -246,7 +246,7 @@ def main() -> None:
         if row["outcome"] not in ("right", "undecided, rightly") or row.get("gain_right") is False:
             print(f"\n{row['regime']} {row['job']} [{row['outcome']}] {row.get('gains', '')}")
             print(f"  truth {row.get('truth')} said {row.get('said')}: {row.get('sentence')}")
-    for mark, text in found.items() if not chosen.print else ():
+    for mark, text in found.items() if chosen.write else ():
         put(text, mark, PAGE)
 
 
