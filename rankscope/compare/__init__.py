@@ -6,7 +6,7 @@ One comparison goes through stages, each of which takes the results of those bef
     match     match.communication      collectives, clocks, roles                → Matching, Roles
     waits     match.wait_sums          who waits for whom                        → Waits
     table     metric_table             every metric of every rank and iteration  → a frame
-    outliers  judge.story              who stands out in which iteration         → Outliers
+    outliers  judge.flags              who stands out in which iteration         → Outliers
     scores    scores                   one number for a rank                     → a frame
     verdict   judge.rules              who is slow, and why                      → Verdict
     what_if   scenarios                what a fix would save                     → Summary

@@ -61,7 +61,7 @@ class Outliers(Struct, frozen=True, eq=False):
     """Who stands out in which iteration.
 
     `metric`: the metric that was judged: work, or load if waits hide in the later phases; None if
-    neither is known. `frame`: the columns of `story.flagged`; None without a metric, or if the
+    neither is known. `frame`: the columns of `flags.flagged`; None without a metric, or if the
     flags are `stored` in the table `rank_iterations`. `story`: what is true of the whole run; None
     without a metric.
     """
@@ -259,7 +259,7 @@ class Comparison(Struct, frozen=True, eq=False):
         return looked_up(frame, marked.select("rank", "iteration", "flagged", "cause"))
 
     def flags(self) -> pl.DataFrame | None:
-        """The columns of `story.flagged` in the selected iterations; None if nothing is judged."""
+        """The columns of `flags.flagged` in the selected iterations; None if nothing is judged."""
         outliers = self.outliers
         if outliers.story is None or outliers.metric is None or not outliers.stored:
             return outliers.frame

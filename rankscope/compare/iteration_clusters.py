@@ -20,7 +20,7 @@ def by_iteration(
 
     Args:
         rows: of the metric table, in these iterations.
-        flags: the result of `story.flagged`; None where nothing can be judged.
+        flags: the result of `flags.flagged`; None where nothing can be judged.
         metric: the metric of the spread.
 
     Returns:

@@ -137,7 +137,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def flags(self) -> pl.DataFrame:
-        """The columns of `story.flagged`."""
+        """The columns of `flags.flagged`."""
         return flagged(self.excess, self.story)
 
     @cached_property
