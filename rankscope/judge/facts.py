@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rankscope.judge.chance import chance_of_largest, chance_of_levels, chance_of_sets
 from rankscope.judge.claims import Pattern, Slow, differing, event_of
 from rankscope.judge.excess import Excess
-from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, MOST, NOISE, RARE
+from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, MOST, MUCH, NOISE, RARE
 from rankscope.judge.timing import pattern_of
 from rankscope.judge.traits import change_of
 from rankscope.model.intervals import Floats, Index
@@ -19,7 +19,10 @@ from rankscope.util.numbers import ROBUST
 
 
 def facts_of(excess: Excess, noise: float) -> list[Slow]:
-    """The few ranks or sets of ranks whose events lie apart from all that others do."""
+    """The few ranks or sets of ranks whose events lie apart from all that others do.
+
+    Or whose events cost much, and more than all that is left without them.
+    """
     share, numbers = excess.share.copy(), excess.numbers
     sought = share.copy()
     facts: list[Slow] = []
@@ -45,16 +48,18 @@ def facts_of(excess: Excess, noise: float) -> list[Slow]:
             if min(levels, chance_of_levels(then, *layout, nature=BY_NATURE)) > ALPHA:
                 continue
         others = np.delete(then, members, axis=0)  # all may differ as much in these iterations
-        apart = ROBUST * np.median(np.abs(others - np.median(others, axis=0)), axis=0)
-        if (then[members].mean(axis=0) <= NOISE * apart).all():
+        differ = ROBUST * np.median(np.abs(others - np.median(others, axis=0)), axis=0)
+        if (then[members].mean(axis=0) <= NOISE * differ).all():
             continue
         facts.append(fact)
         events = amount[np.isin(numbers, pattern.iterations) & (amount > 0)]
         if pattern.has_one_reason:  # it has one size
             events = np.full(len(events), np.median(events))
         else:
-            single += len(events)
+            # events in successive iterations may have one reason
+            single += 1 + int((np.diff(np.flatnonzero(during & (amount > 0))) > 1).sum())
         amounts = np.append(amounts, events)
+        before = share.copy()
         share[fact.cells(excess)] = 0.0
         named[members] = True
         one_owner = len({each.ranks for each in facts}) == 1
@@ -65,9 +70,23 @@ def facts_of(excess: Excess, noise: float) -> list[Slow]:
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), excess.own_changes[beside])
         chance = chance_of_largest(amounts, background, differing(noise), noise, free)
-        if chance <= ALPHA and (rare or _are_theirs(excess, noise, np.flatnonzero(named))):
+        beyond = chance <= ALPHA or (len(numbers) > FEW and _holds_most(excess, before, share))
+        if beyond and (rare or _are_theirs(excess, noise, np.flatnonzero(named))):
             significant = len(facts)
     return _by_rank(facts[:significant], excess)
+
+
+def _holds_most(excess: Excess, before: Floats, after: Floats) -> bool:
+    """Whether a fact costs much, and more than all that is left without it.
+
+    Args:
+        excess: of the run.
+        before: shares of an iteration, rank by iteration.
+        after: the same without the fact.
+    """
+    unit = np.nan_to_num(excess.unit).max(axis=0)
+    whole, left = (float(np.fmax(each.max(axis=0), 0.0) @ unit) for each in (before, after))
+    return whole - left > max(left, MUCH * float(unit.sum()))
 
 
 def extended(fact: Slow, excess: Excess, noise: float) -> Slow:

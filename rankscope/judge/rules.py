@@ -452,6 +452,8 @@ def network(judged: Judgement) -> Verdict | None:
     if sum(parts) < LARGE_TRANSFER * inputs.total_ns:
         return None
     known = (inputs.unmatched_ns or 0) < MUCH * inputs.total_ns
+    waits = _waited(inputs) / inputs.total_ns
+    by_turns = f"; the ranks also wait {percent(waits)} for each other" if waits >= MUCH else ""
     return Verdict(
         kind=VerdictKind.COMMUNICATION,
         cause=EXPOSED,
@@ -460,12 +462,18 @@ def network(judged: Judgement) -> Verdict | None:
         gain_is_bound=True,
         iterations=tuple(inputs.numbers),
         next=COMPARE_LINKS,
-        sentence=f"No rank is {'late' if known else 'known to be late'}, and yet "
+        sentence=f"No rank{' in particular' if by_turns else ''} is "
+        f"{'late' if known else 'known to be late'}, and yet "
         f"{'the network' if known else 'communication'} holds all ranks up for "
         f"{ms(sum(parts) / len(inputs.numbers))} an iteration: "
-        f"{'; '.join(held_up(inputs, MUCH))}. Without that "
-        "the run would save",
+        f"{'; '.join(held_up(inputs, MUCH))}{by_turns}. Without "
+        f"{'these transfers' if by_turns else 'that'} the run would save",
     )
+
+
+def _waited(inputs: VerdictInputs) -> int:
+    """How long the median rank waits for others, ns."""
+    return 0 if inputs.held_up is None else int(inputs.held_up["wait_ns"].quantile(0.5) or 0)
 
 
 def balanced(judged: Judgement) -> Verdict:
@@ -494,7 +502,7 @@ def _costliest(inputs: VerdictInputs, fast: Fast | None) -> str:
     """What to look at where no rank is slow: what costs most, of what costs much."""
     lengths = inputs.excess.lengths
     usual = float(np.nanmedian(lengths))
-    waited = 0 if inputs.held_up is None else int(inputs.held_up["wait_ns"].quantile(0.5) or 0)
+    waited = _waited(inputs)
     longer = lengths >= (1.0 + HALF) * usual
     numbers = [*compress(inputs.numbers, longer.tolist())]
     steps = [

@@ -247,7 +247,9 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             )
         elif verdict.kind is VerdictKind.PERSISTENT:
             yield "only one other rank does the same work, and it may as well be unusually fast"
-    yield from held_up(inputs, LARGE_TRANSFER)
+    rotating = verdict.kind is VerdictKind.ROTATING  # what costs more than that is said
+    least = max(verdict.gain or 0.0, MUCH) if rotating else LARGE_TRANSFER
+    yield from held_up(inputs, min(least, LARGE_TRANSFER))
     if verdict.cause == Phase.LOAD and inputs.run.ends_alone:
         yield (
             "where iterations begin is unknown, so load is all that the host does between them, "
