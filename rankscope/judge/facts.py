@@ -19,10 +19,7 @@ from rankscope.util.numbers import ROBUST
 
 
 def facts_of(excess: Excess, noise: float) -> list[Slow]:
-    """The few ranks or sets of ranks whose events lie apart from all that others do.
-
-    Or whose events cost much, and more than all that is left without them.
-    """
+    """The few ranks or sets of ranks whose events lie apart from all that others do."""
     share, numbers = excess.share.copy(), excess.numbers
     sought = share.copy()
     facts: list[Slow] = []
@@ -70,7 +67,9 @@ def facts_of(excess: Excess, noise: float) -> list[Slow]:
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), excess.own_changes[beside])
         chance = chance_of_largest(amounts, background, differing(noise), noise, free)
-        beyond = chance <= ALPHA or (len(numbers) > FEW and _holds_most(excess, before, share))
+        # what costs more than all that is left is said unless chance often does it
+        holds = len(numbers) > FEW and _holds_most(excess, before, share)
+        beyond = chance <= (RARE if holds else ALPHA)
         if beyond and (rare or _are_theirs(excess, noise, np.flatnonzero(named))):
             significant = len(facts)
     return _by_rank(facts[:significant], excess)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rankscope.judge.claims import Slow, Story
 from rankscope.judge.excess import Excess, usual_of
 from rankscope.judge.facts import extended, facts_of, rare_events
-from rankscope.judge.levels import HALF, MUCH, RARE
+from rankscope.judge.levels import HALF, MOST, MUCH, RARE
 from rankscope.judge.noise import noise_of
 from rankscope.judge.shared import joined, joined_by_host, slow_hosts, with_turns
 from rankscope.judge.traits import costliest_set, is_sure, slowest, traits_of, without_claim
@@ -78,7 +78,10 @@ def _loaders_bind(excess: Excess, claim: Slow) -> bool:
     named = np.isin(excess.ranks, claim.ranks)
     others = waited.any(axis=1) & ~named
     enough = 2 * others.sum() >= (~named).sum() and waited[others].sum() >= 2 * others.sum()
-    if not (enough and waited[named].any()):
+    waits = load[:, :-1]
+    if not (enough and waited[named].any()) or (
+        np.mean(waits[others][waited[others]]) < (1 - MOST) * np.mean(waits[named][waited[named]])
+    ):
         return False
     to_next, load = (
         np.ma.array(each, mask=~waited)
