@@ -8,25 +8,31 @@ from numpy.typing import NDArray
 
 from rankscope.match.collectives import blocks_of
 from rankscope.match.waits import WaitedCollectives
+from rankscope.model.intervals import length_before
 
 BUS_TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 """Of n ranks' bus bandwidth per algorithm bandwidth, the factor of (n - 1) / n, as NVIDIA's
 nccl-tests define it (PERFORMANCE.md)."""
 
 
-def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> pl.DataFrame:
+def by_collective(
+    collectives: WaitedCollectives, numbers: Collection[int], exposed: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """A row per communicator, operation and ordinal: how long, who waits, who comes last.
 
     Args:
         collectives: `waits.with_waits`.
+        numbers: the iterations.
+        exposed: rank, start_ns and end_ns of exposed communication, if it is asked for.
 
     Returns:
         communicator, operation, ordinal, ranks, count, transfer_ns and wait_ns (means per rank
         and instance), last_rank (who came last most often), last_share, bytes (of a message;
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
+        With `exposed`, exposed_ns: the part of all transfers that is exposed, summed over ranks.
     """
     key = ["group", "operation", "ordinal"]
-    calls = _calls(collectives).filter(pl.col("iteration").is_in(list(numbers)))
+    calls = _calls(collectives, exposed).filter(pl.col("iteration").is_in(list(numbers)))
     last = (
         calls.drop_nulls("last")
         .group_by(*key, last_rank="last")
@@ -47,6 +53,7 @@ def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> p
             bytes=pl.when(pl.col("known").sum() > 0).then(
                 (pl.col("bytes").sum() / pl.col("known").sum()).round()
             ),
+            **({} if exposed is None else {"exposed_ns": pl.col("exposed").sum()}),
         )
         .cast(dict.fromkeys(("transfer_ns", "wait_ns", "bytes"), pl.Int64))
         .join(last, on=key, how="left")
@@ -67,6 +74,7 @@ def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> p
             "transfer_ns",
             "wait_ns",
             "last_rank",
+            "^exposed_ns$",
             last_share=pl.col("times") / pl.col("count"),
             bytes="bytes",
             algorithm_bandwidth="algorithm_bandwidth",
@@ -75,10 +83,15 @@ def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> p
     )
 
 
-def _calls(collectives: WaitedCollectives) -> pl.DataFrame:
-    """The instances, each with sums over its members: calls, waited, known (sizes), bytes."""
+def _calls(collectives: WaitedCollectives, exposed: pl.DataFrame | None) -> pl.DataFrame:
+    """The instances, each with sums over its members: calls, waited, known (sizes), bytes.
+
+    With `exposed`, exposed: the part of its transfer that is.
+    """
     own = collectives.rows
-    counts, waited, known, sizes = np.zeros((4, collectives.shared.height), dtype=np.int64)
+    counts, waited, known, sizes, seen = np.zeros((5, collectives.shared.height), dtype=np.int64)
+    if exposed is not None:
+        own = own.with_columns(exposed=_exposed(own, exposed))
     for _, members, where, rows in blocks_of(collectives.shared, collectives.groups):
         counts[where] = members
         waited[where] = _over_members(own["wait"][rows], members)
@@ -86,7 +99,27 @@ def _calls(collectives: WaitedCollectives) -> pl.DataFrame:
             size = own["bytes"][rows]
             known[where] = _over_members(size.is_not_null(), members)
             sizes[where] = _over_members(size.fill_null(0), members)
-    return collectives.shared.with_columns(calls=counts, waited=waited, known=known, bytes=sizes)
+        if exposed is not None:
+            seen[where] = _over_members(own["exposed"][rows], members)
+    return collectives.shared.with_columns(
+        calls=counts, waited=waited, known=known, bytes=sizes, exposed=seen
+    )
+
+
+def _exposed(calls: pl.DataFrame, exposed: pl.DataFrame) -> NDArray[np.int64]:
+    """How much of the transfer of each call (rank, arrival_ns, wait, end_ns) is exposed, ns."""
+    part = np.zeros(len(calls), dtype=np.int64)
+    ranks = calls["rank"].to_numpy()
+    for (rank,), spans in exposed.sort("rank", "start_ns").group_by("rank"):
+        rows = np.flatnonzero(ranks == rank)
+        own = calls[rows]
+        limits = (own.select(pl.col("arrival_ns") + pl.col("wait")).to_series(), own["end_ns"])
+        begin, end = (
+            length_before(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy(), each.to_numpy())
+            for each in limits
+        )
+        part[rows] = np.maximum(end - begin, 0)
+    return part
 
 
 def _over_members(values: pl.Series, members: int) -> NDArray[np.int64]:

@@ -89,7 +89,11 @@ def verdict_inputs(
         held_up=None if unmatched_ns is None else _held_up(rows),
         stages=lambda: _stages(comparison),
         spans=spans,
-        collectives=lambda: by_collective(comparison.collectives(some), some),
+        collectives=lambda: by_collective(
+            comparison.collectives(some),
+            some,
+            exposed(comparison.scope, sorted(tables.ranks["rank"]), some),
+        ),
         outside=judged if "outside_ns" in judged.columns else None,
         whole=_story_of_the_run(comparison, metric, default),
     )

@@ -78,7 +78,7 @@ class VerdictInputs(Struct, frozen=True, eq=False, dict=True):
     spans: Floats | None = None
     """Own work of each rank between collectives (`waits.own_spans`), where iterations are few."""
     collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
-    """The rows of `collective_rows.by_collective` of some of the selected iterations."""
+    """The rows of `collective_rows.by_collective`, with exposed_ns, of some selected iterations."""
     outside: pl.DataFrame | None = None
     """rank, role, outside_ns: work before the first and after the last collective of a capture,
     where that is not judged."""

@@ -172,7 +172,7 @@ def held_up(inputs: VerdictInputs, least: float) -> Iterator[str]:
 
 
 def _slowest_part(inputs: VerdictInputs) -> str:
-    """The collective that takes most time, and its bus bandwidth where sizes are known.
+    """The collective with most exposed transfer, and its bus bandwidth where sizes are known.
 
     Empty where it is the only one, and sizes are unknown.
     """
@@ -180,7 +180,7 @@ def _slowest_part(inputs: VerdictInputs) -> str:
     if rows is None or rows.is_empty():
         return ""
     key = ["communicator", "operation"]
-    time, speed = pl.col("transfer_ns") * pl.col("count"), pl.col("bus_bandwidth")
+    time, speed = pl.col("exposed_ns"), pl.col("bus_bandwidth")
     parts = (
         rows.group_by(key)
         .agg(
@@ -192,7 +192,7 @@ def _slowest_part(inputs: VerdictInputs) -> str:
     )
     most = parts.row(0, named=True)
     known = most["bandwidth"] and math.isfinite(most["bandwidth"])
-    if not known and len(parts) == 1:
+    if not most["time"] or (not known and len(parts) == 1):
         return ""
     at = f" at {gigabytes(most['bandwidth'])} GB/s bus bandwidth" if known else ""
     where = f" among {ranks_text(most['ranks'], MOST_LISTED)}" * (rows["ranks"].n_unique() > 1)
