@@ -69,6 +69,19 @@ def chance_of_sets(
     return np.asarray((1 + reached) / (1 + SHUFFLES))
 
 
+def chance_of_last(cells: Floats, roles: Index, rows: Index) -> float:
+    """How likely chance makes the last of some ranks that slow, beside those that are not of them.
+
+    Args:
+        cells: rank by iteration.
+        roles: the role of each rank.
+        rows: the ranks.
+    """
+    beside = np.setdiff1d(np.arange(len(roles)), rows[:-1])
+    last = np.flatnonzero(beside == rows[-1])
+    return float(chance_of_sets([cells[beside]], roles[beside], [(0, last)])[0])
+
+
 def chance_of_levels(
     cells: Floats,
     roles: Index,

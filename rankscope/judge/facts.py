@@ -93,7 +93,10 @@ def extended(fact: Slow, excess: Excess, noise: float) -> Slow:
     if fact.pattern.has_one_reason:
         return fact
     rows, then = np.isin(excess.ranks, fact.ranks), np.isin(excess.numbers, fact.pattern.iterations)
-    share, others = excess.share[rows].min(axis=0), excess.share[~rows].max(axis=0, initial=0.0)
+    share, others = (
+        np.median(excess.share[rows], axis=0),
+        excess.share[~rows].max(axis=0, initial=0.0),
+    )
     least = max(HALF * float(np.median(share[then])), differing(noise))
     when = then | ((share > least) & (share > others))
     if (when == then).all():

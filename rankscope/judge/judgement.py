@@ -111,7 +111,8 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
         return everything - gain > max(gain, MUCH * total)
 
     single = best is not None and best.claim.chance is None and not best.claim.pattern.period
-    if best is not None and not (single and detail(named)):
+    small = single and best is not None and best.gain_ns < MUCH * total
+    if best is not None and not (small and detail(named)):
         gains["ranks"] = best.gain_ns
     main: Component | None = None
     together = healed(claims)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from rankscope.judge.chance import chance_of_levels, chance_of_sets, mean_of
+from rankscope.judge.chance import chance_of_last, chance_of_levels, chance_of_sets, mean_of
 from rankscope.judge.claims import Slow, differing, event_of
 from rankscope.judge.excess import Excess
 from rankscope.judge.facts import facts_of, single_events
@@ -173,9 +173,7 @@ def _set_by_turns(excess: Excess, events: Floats, slow: Flags) -> Index | None:
 
         def exceed(size: int, some: Index = some) -> bool:
             """Whether even the rank with fewest events has more than chance explains."""
-            beside = np.setdiff1d(np.arange(len(roles)), some[: size - 1])
-            fewest = [(0, np.flatnonzero(beside == some[size - 1]))]
-            return bool(chance_of_sets([events[beside]], roles[beside], fewest)[0] <= ALPHA)
+            return chance_of_last(events, roles, some[:size]) <= ALPHA
 
         sizes = range(len(some), 1, -1)
         # the fewer they are, the more events each has

@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 from msgspec.structs import replace
 
-from rankscope.judge.chance import chance_of_levels, chance_of_sets
+from rankscope.judge.chance import chance_of_last, chance_of_levels, chance_of_sets
 from rankscope.judge.claims import Pattern, Slow, differing
 from rankscope.judge.excess import Excess, lower_medians
 from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
@@ -125,6 +125,11 @@ def costliest_set(
         of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
         # the other half of a role may as well be fast
         chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
+        places = np.unique(excess.hosts[rows])
+        whole_hosts = len(places) < len(rows) == np.isin(excess.hosts, places).sum()
+        if chance <= ALPHA and len(rows) > 1 and not whole_hosts:  # each of them is slow
+            judged_cells = parts[phase] if spans is None else spans
+            chance = max(chance, chance_of_last(judged_cells, excess.roles, rows))
         if chance <= RARE:
             # single events hardly count
             then = np.isin(excess.numbers, pattern.iterations)

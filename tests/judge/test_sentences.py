@@ -155,6 +155,12 @@ def with_transfers() -> Verdict:
     return judge(given, Exact(given.excess))
 
 
+def with_waits() -> Verdict:
+    held = pl.DataFrame({"rank": range(8), "wait_ns": 8 * MS * COUNT, "unmatched_ns": 0})
+    given = replace(inputs(), exposed_transfer_ns=40 * MS * COUNT, held_up=held)
+    return judge(given, Exact(given.excess))
+
+
 def with_a_slow_pair(given: VerdictInputs, *parts: int) -> Verdict:
     """Ranks 1 and 3 reduce among themselves, more slowly than all ranks.
 
@@ -168,7 +174,7 @@ def with_a_slow_pair(given: VerdictInputs, *parts: int) -> Verdict:
             "operation": "all_reduce",
             "ranks": [[1, 3], [*range(8)]],
             "count": COUNT,
-            "transfer_ns": [30 * MS, 10 * MS],
+            "exposed_ns": [30 * MS, 10 * MS],
             "bus_bandwidth": [2.44e7, 1.5e9],
         }
     )
@@ -281,6 +287,10 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         No rank is late, and yet the network holds all ranks up for 40.0 ms an iteration: exposed
         transfers take 40 %. Without that the run would save at most 800.0 ms, 40 % of the time
         (2.0 s)."""),
+    "the network beside waits": (with_waits, """
+        No rank in particular is late, and yet the network holds all ranks up for 40.0 ms an
+        iteration: exposed transfers take 40 %; the ranks also wait 8.0 % for each other. Without
+        these transfers the run would save at most 800.0 ms, 40 % of the time (2.0 s)."""),
     "the network of two ranks": (lambda: with_a_slow_pair(inputs()), """
         No rank is late, and yet the network holds all ranks up for 40.0 ms an iteration: exposed
         transfers take 40 %, most in all_reduce among ranks 1, 3 at 0.0244 GB/s bus bandwidth.

@@ -542,3 +542,47 @@ def test_spans_hold_more_than_the_loading_that_alone_is_known() -> None:
     spans[5] += 1.2 * MS
     (found,) = story_of(excess(late, phase="load"), spans).slow
     assert (found.ranks, found.chance is None) == ((5,), False)
+
+
+@pytest.mark.parametrize("per_host", [1, 4])
+def test_a_set_has_no_rank_that_chance_explains(per_host: int) -> None:
+    """Ranks differ for some iterations each; of a simulated job in which none is slow."""
+    late = np.array(
+        [
+            [-0.1, -1.6, 0.0, -0.2, 0.0],
+            [-1.1, 0.1, -1.6, -0.9, -0.8],
+            [1.2, -0.1, -0.0, 0.5, 2.5],
+            [-1.6, -1.7, 0.7, 0.4, -0.0],
+            [0.5, -1.8, -0.9, 2.4, -0.7],
+            [-0.0, -1.4, -1.5, -1.8, -1.2],
+            [-1.4, -2.5, -1.1, -0.9, 5.2],
+            [8.0, 5.3, 4.6, -1.5, 0.0],
+            [4.9, 1.4, 3.2, 2.6, 4.2],
+            [0.0, 0.0, -2.3, -0.1, -0.3],
+            [-0.8, -2.4, -2.3, -1.0, -1.3],
+            [-0.3, 3.8, 1.0, 0.0, -0.3],
+            [2.2, 1.3, 2.2, 0.0, 2.9],
+            [4.6, 0.8, 3.5, 2.2, 3.9],
+            [2.6, 1.8, 1.2, 1.3, 3.9],
+            [3.4, 0.7, 5.0, 2.8, 2.4],
+        ]
+    )
+    assert not ranks_of(story_of(excess(late, per_host=per_host)))
+
+
+def test_two_ranks_of_which_one_is_slow_after_the_other() -> None:
+    """Two successive events of rank 0 may have one reason, as a spell of rank 6 has."""
+    late = noise(8, 5, 0.5)
+    late[0, :2] += 25.0
+    late[6, 2:] += 22.0
+    assert sorted(ranks_of(story_of(excess(late, per_host=4)))) == [(0,), (6,)]
+
+
+def test_a_host_is_as_slow_though_another_rank_is_slower_than_one_of_its_ranks() -> None:
+    """What it needs exceeds 5 % in the first and the last of four iterations."""
+    late = noise(32, 10, 0.3)
+    late[:8, 4:8] += np.array([6.0, 4.5, 4.5, 6.0])
+    late[0, 5:7] -= 2.0
+    late[20, 5:7] += 3.0
+    (found,) = story_of(excess(late, per_host=8)).slow
+    assert (found.ranks, found.pattern.iterations) == ((*range(8),), (5, 6, 7, 8))
