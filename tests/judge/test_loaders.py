@@ -77,7 +77,7 @@ def test_a_loader_that_is_slower_than_others_that_are_too_slow() -> None:
 
 @pytest.mark.parametrize("seed", [39, 41])
 def test_a_loader_that_is_slow_now_and_then_beside_small_loads(seed: int) -> None:
-    """All load in the foreground; the few loads of others that count are a tenth of its slow ones."""
+    """All load in the foreground; what the others load is a tenth of its slow loads."""
     pace = 0.6 + np.abs(noise(8, 10, 0.6, seed))
     pace[2, ::4] += 20.0
     found = story_of(of_loaders(pace, ahead=0))
