@@ -271,7 +271,7 @@ def kinds(rows: list[Row]) -> str:
     """Of each kind of job that was not always right what came out, the worst first."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[re.sub("^[kmqxy]_", "", row["kind"]).replace("_", " ")].append(row)
+        groups[re.sub("^[a-z]_", "", row["kind"]).replace("_", " ")].append(row)
     good = {name: _right(some) / len(some) for name, some in groups.items()}
     worst = sorted((name for name in groups if good[name] < 1), key=lambda name: good[name])
     rest = sorted(set(groups) - {*worst})
