@@ -106,13 +106,12 @@ def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     priced = [Straggler(claim, gain) for claim, gain in zip(claims, by_claim, strict=True)]
     best = max(priced, key=lambda each: each.gain_ns, default=None)
 
-    def detail(gain: int) -> bool:
-        """Whether all else costs more, and much."""
-        return everything - gain > max(gain, MUCH * total)
+    def detail(gain: int, part: float = 1.0) -> bool:
+        """Whether the gain is less than a part of all else, which costs much."""
+        return everything - gain > max(gain / part, MUCH * total)
 
     single = best is not None and best.claim.chance is None and not best.claim.pattern.period
-    small = single and best is not None and best.gain_ns < MUCH * total
-    if best is not None and not (small and detail(named)):
+    if best is not None and not (single and detail(named, HALF)):
         gains["ranks"] = best.gain_ns
     main: Component | None = None
     together = healed(claims)

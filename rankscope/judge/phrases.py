@@ -15,10 +15,16 @@ def one_host(ranks: Iterable[int], hosts: Mapping[int, str | None]) -> str | Non
 
 
 def all_on(ranks: Collection[int], hosts: Mapping[int, str | None], least: int = 2) -> str:
-    """`all on node1`, if at least `least` ranks are all on one of several hosts; else empty."""
-    several = len({*ranks}) >= least and len({*hosts.values()}) > 1
-    host = one_host(ranks, hosts) if several else None
-    return "" if host is None else f"all on {host}"
+    """`all on node1`: ranks that are all on one of several hosts; else empty.
+
+    Args:
+        ranks: at least `least` ranks, or at least two that are all ranks of a host.
+        hosts: of all ranks.
+        least: how many.
+    """
+    host, several = one_host(ranks, hosts), len({*hosts.values()}) > 1
+    enough = min(least, max(list(hosts.values()).count(host), 2))
+    return f"all on {host}" if host and several and len({*ranks}) >= enough else ""
 
 
 def whole_hosts(ranks: Collection[int], hosts: Mapping[int, str | None]) -> tuple[str, ...]:

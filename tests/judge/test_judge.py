@@ -245,12 +245,20 @@ def test_a_gain_that_the_host_of_another_rank_limits_is_a_bound(host_ms: int, bo
     assert ("others may launch ahead while they wait" in verdict.sentence) == bound
 
 
-def test_an_event_is_a_detail_where_changing_ranks_cost_more() -> None:
+@pytest.mark.parametrize(
+    ("event_ms", "kind"), [(20, "rotating"), (180, "rotating"), (200, "transient")]
+)
+def test_an_event_is_a_detail_where_changing_ranks_cost_twice_as_much(
+    event_ms: int, kind: str
+) -> None:
+    """They cost 380 ms."""
     rows = [(r, i, 20.0 * (r == i % RANKS)) for r in range(RANKS) for i in range(COUNT)]
+    rows = [(r, i, event_ms if (r, i) == (3, 3) else more) for r, i, more in rows]
     fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (3,)), None)
     given = inputs_of(wide_of(rows), run=SUMMARY, whole=Story(0.03, (fact,), None, COUNT))
     verdict = judge(given, Exact(given.excess))
-    assert (verdict.kind, [each.ranks for each in verdict.also]) == (VerdictKind.ROTATING, [(3,)])
+    assert verdict.kind == kind
+    assert [each.ranks for each in verdict.also] == [(3,)] * (kind == "rotating")
 
 
 @pytest.mark.parametrize(("turns", "kind"), [(20.0, "rotating"), (0.0, "structural")])
@@ -543,7 +551,7 @@ def test_a_host_that_stops_in_a_step_is_not_denied(spans: tuple[int, int] | None
 
 def test_who_leads_in_a_step_is_not_listed_again() -> None:
     """A fact of the run, where another rank is nearly as slow."""
-    rows = [(rank, 0, {3: 14.0, 4: 12.0}.get(rank, 0.0)) for rank in range(RANKS)]
+    rows = [(rank, 0, {3: 20.0, 4: 14.0}.get(rank, 0.0)) for rank in range(RANKS)]
     fact = Slow((3,), Pattern(VerdictKind.TRANSIENT, (0,)), None)
     given = inputs_of(wide_of(rows), run=replace(SUMMARY, iterations=1))
     verdict = judge(replace(given, whole=Story(0.03, (fact,), None, COUNT)))

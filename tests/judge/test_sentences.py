@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rankscope.judge.claims import Pattern, Slow, Story
 from rankscope.judge.inputs import Began, VerdictInputs
+from rankscope.judge.phrases import all_on
 from rankscope.judge.rules import judge
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Holder, Verdict
@@ -573,3 +574,13 @@ def test_ranks_that_hold_most_of_the_cost_may_be_of_one_host(
     sentence = judge(inputs_of(wide_of(rows), run=SUMMARY)).sentence
     assert words in sentence
     assert ("node1" in sentence) == (ranks == (4, 5, 6))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "says"), [((2, 3), "all on b"), ((4, 5), ""), ((4, 5, 6), "all on c"), ((8,), "")]
+)
+def test_ranks_are_all_on_a_host_if_they_are_several_or_all_of_its_ranks(
+    ranks: tuple[int, ...], says: str
+) -> None:
+    hosts: dict[int, str | None] = dict(enumerate("aabbccccd"))
+    assert all_on(ranks, hosts, 3) == says
