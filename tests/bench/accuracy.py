@@ -10,8 +10,8 @@ checkout. Their planted delays are known, so each range must name what lies in i
 With `--parts`, jobs of which reports are there are asked again as wrappers capture them: with the
 reports of each fourth rank (rank 0 of each node of four), and with those of the first quarter.
 
-`--rows FILE` writes what was judged, a line of JSON each. With `--write` the tables replace those of
-ACCURACY.md: only if the jobs are the ones that the page describes.
+`--rows FILE` writes what was judged, a line of JSON each. With `--write` the tables replace those
+of ACCURACY.md.
 """
 
 import argparse

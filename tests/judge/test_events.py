@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from rankscope.judge.rules import judge
 from rankscope.judge.story import story_of
 from rankscope.model.kinds import VerdictKind
-from tests.judge.made import excess, noise, ranks_of, story
+from tests.judge.made import SUMMARY, excess, noise, ranks_of, story, wide_of
+from tests.support import inputs_of
 
 
 def test_a_change_is_compared_with_how_the_others_change() -> None:
@@ -183,3 +186,28 @@ def test_events_of_a_rank_hide_no_other_that_is_always_slow() -> None:
     late[1] += 35.0
     late[1, ::3] += 40.0
     assert (1,) in [each.ranks for each in story(late).slow if each.pattern.always]
+
+
+@pytest.mark.parametrize(("event", "ranks"), [(286, (0,)), (120, ())])
+def test_an_event_that_costs_more_than_all_that_is_left_is_named(
+    event: int, ranks: tuple[int, ...]
+) -> None:
+    """Rank 1 stalls, too, and rank 2 is a little slow in most of five iterations."""
+    late = np.zeros((4, 6))
+    late[0, 4:] = 9, event
+    late[1, 2] = 38
+    late[2] = 2, 6, 6, 5, 5, 5
+    rows = [(rank, i, float(late[rank, i])) for rank in range(4) for i in range(6)]
+    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=4, iterations=6)))
+    assert verdict.ranks == ranks
+    assert verdict.kind is (VerdictKind.TRANSIENT if ranks else VerdictKind.ROTATING)
+
+
+def test_events_are_facts_where_ranks_are_quiet() -> None:
+    """Rank 6 differs by 3 and 7 % twice: ranks differ by 2 % by nature, however quiet they are."""
+    late = np.random.default_rng(2).normal(0, 0.1, (8, 4))
+    late[1, [0, 3]] = 120, 60
+    late[6, :2] = 7, 3
+    rows = [(rank, i, float(late[rank, i])) for rank in range(8) for i in range(4)]
+    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=8, iterations=4)))
+    assert (verdict.ranks, verdict.iterations) == ((1,), (0, 3))

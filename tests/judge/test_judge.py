@@ -485,31 +485,6 @@ def test_who_leads_in_a_run_may_not_lead_in_a_part_of_it() -> None:
     assert leading > {whole.lead.ranks}  # others lead where it is not late
 
 
-@pytest.mark.parametrize(("event", "ranks"), [(286, (0,)), (120, ())])
-def test_an_event_that_costs_more_than_all_that_is_left_is_named(
-    event: int, ranks: tuple[int, ...]
-) -> None:
-    """Rank 1 stalls, too, and rank 2 is a little slow in most of five iterations."""
-    late = np.zeros((4, 6))
-    late[0, 4:] = 9, event
-    late[1, 2] = 38
-    late[2] = 2, 6, 6, 5, 5, 5
-    rows = [(rank, i, float(late[rank, i])) for rank in range(4) for i in range(6)]
-    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=4, iterations=6)))
-    assert verdict.ranks == ranks
-    assert verdict.kind is (VerdictKind.TRANSIENT if ranks else VerdictKind.ROTATING)
-
-
-def test_events_are_facts_where_ranks_are_quiet() -> None:
-    """Rank 6 differs by 3 and 7 % twice: ranks differ by 2 % by nature, however quiet they are."""
-    late = np.random.default_rng(2).normal(0, 0.1, (8, 4))
-    late[1, [0, 3]] = 120, 60
-    late[6, :2] = 7, 3
-    rows = [(rank, i, float(late[rank, i])) for rank in range(8) for i in range(4)]
-    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=8, iterations=4)))
-    assert (verdict.ranks, verdict.iterations) == ((1,), (0, 3))
-
-
 def test_what_repairs_leave_is_told_by_rank_and_iteration() -> None:
     """Rank 2 is always slower by 3 %; ranks 0 and 3 hold all up once, and twice."""
     late = np.random.default_rng(2).normal(0, 0.1, (16, 6))
