@@ -29,7 +29,7 @@ def by_collective(
         communicator, operation, ordinal, ranks, count, transfer_ns and wait_ns (means per rank
         and instance), last_rank (who came last most often), last_share, bytes (of a message;
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
-        With `exposed`, exposed_ns: the part of all transfers that is exposed, summed over ranks.
+        With `exposed`, exposed_ns: the part of all transfers that is exposed, the mean per rank.
     """
     key = ["group", "operation", "ordinal"]
     calls = _calls(collectives, exposed).filter(pl.col("iteration").is_in(list(numbers)))
@@ -53,7 +53,11 @@ def by_collective(
             bytes=pl.when(pl.col("known").sum() > 0).then(
                 (pl.col("bytes").sum() / pl.col("known").sum()).round()
             ),
-            **({} if exposed is None else {"exposed_ns": pl.col("exposed").sum()}),
+            **(
+                {}
+                if exposed is None
+                else {"exposed_ns": (pl.col("exposed") / pl.col("calls")).sum()}
+            ),
         )
         .cast(dict.fromkeys(("transfer_ns", "wait_ns", "bytes"), pl.Int64))
         .join(last, on=key, how="left")
@@ -74,7 +78,7 @@ def by_collective(
             "transfer_ns",
             "wait_ns",
             "last_rank",
-            "^exposed_ns$",
+            *["exposed_ns"] * (exposed is not None),
             last_share=pl.col("times") / pl.col("count"),
             bytes="bytes",
             algorithm_bandwidth="algorithm_bandwidth",

@@ -233,7 +233,8 @@ def _need(host: Floats, own: Floats, length: Floats) -> Floats:
     """What an iteration would take without waits, where the host binds; else NaN.
 
     A rank launches ahead while it waits, and its device then needs less than its host. A rank that
-    waits for nobody needs at least the time of its host.
+    waits for nobody needs at least the time of its host. That is the lower decile over the
+    iterations; where it is more than 95 % of an iteration, nothing is known of it.
 
     Args:
         host: the time of hosts, NaN where unknown.

@@ -67,7 +67,7 @@ def facts_of(excess: Excess, noise: float) -> list[Slow]:
             level = np.median(share[beside], axis=1, keepdims=True)
             background = np.fmin(np.abs(share[beside] - level), excess.own_changes[beside])
         chance = chance_of_largest(amounts, background, differing(noise), noise, free)
-        # what costs more than all that is left is said unless chance often does it
+        # what costs more than all that is left need not be as improbable
         holds = len(numbers) > FEW and _holds_most(excess, before, share)
         beyond = chance <= (RARE if holds else ALPHA)
         if beyond and (rare or _are_theirs(excess, noise, np.flatnonzero(named))):
@@ -89,16 +89,18 @@ def _holds_most(excess: Excess, before: Floats, after: Floats) -> bool:
 
 
 def extended(fact: Slow, excess: Excess, noise: float) -> Slow:
-    """A fact with the iterations in which the ranks are as slow by less than an event."""
+    """A fact with the iterations in which the ranks are as slow by less than an event.
+
+    The median one is slower than all other ranks then, and each is at least half as slow as enough.
+    """
     if fact.pattern.has_one_reason:
         return fact
     rows, then = np.isin(excess.ranks, fact.ranks), np.isin(excess.numbers, fact.pattern.iterations)
-    share, others = (
-        np.median(excess.share[rows], axis=0),
-        excess.share[~rows].max(axis=0, initial=0.0),
-    )
+    share = np.median(excess.share[rows], axis=0)
+    others = excess.share[~rows].max(axis=0, initial=0.0)
     least = max(HALF * float(np.median(share[then])), differing(noise))
-    when = then | ((share > least) & (share > others))
+    each = excess.share[rows].min(axis=0) > HALF * least
+    when = then | (each & (share > least) & (share > others))
     if (when == then).all():
         return fact
     return replace(fact, pattern=pattern_of(np.where(when, share, 0.0), 0.0, excess.numbers))

@@ -3,6 +3,10 @@
 ALPHA = 0.005
 """Probability of calling ranks slow in a run in which no rank in particular is slow."""
 
+LIKELY = 0.02
+"""Probability up to which a rank belongs to a set that is slow beyond chance. Of three ranks, the
+slowest of five iterations has 0.012."""
+
 NOISE = 5.0
 """Robust deviations up to which a value is noise, and above which it is an event."""
 
@@ -29,7 +33,7 @@ are tested."""
 
 RARE = 0.1
 """Facts per iteration up to which they are not a habit. Probability up to which it is taken for no
-chance that the same ranks lead."""
+chance that the same ranks lead, or that an event costs more than all that is left without it."""
 
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""

@@ -467,7 +467,7 @@ def network(judged: Judgement) -> Verdict | None:
         f"{'the network' if known else 'communication'} holds all ranks up for "
         f"{ms(sum(parts) / len(inputs.numbers))} an iteration: "
         f"{'; '.join(held_up(inputs, MUCH))}{by_turns}. Without "
-        f"{'these transfers' if by_turns else 'that'} the run would save",
+        f"{('these transfers' if known else 'both') if by_turns else 'that'} the run would save",
     )
 
 

@@ -16,10 +16,7 @@ from rankscope.judge.facts import facts_of, single_events
 from rankscope.judge.levels import ALPHA, FEW, HALF, MOST, NOISE
 from rankscope.judge.noise import noise_of
 from rankscope.judge.timing import pattern_of
-from rankscope.judge.traits import (
-    leading_sets,
-    traits_of,
-)
+from rankscope.judge.traits import leading_sets, traits_of
 from rankscope.model.intervals import Flags, Floats, Index
 
 

@@ -12,7 +12,17 @@ from msgspec.structs import replace
 from rankscope.judge.chance import chance_of_last, chance_of_levels, chance_of_sets
 from rankscope.judge.claims import Pattern, Slow, differing
 from rankscope.judge.excess import Excess, lower_medians
-from rankscope.judge.levels import ALPHA, BY_NATURE, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
+from rankscope.judge.levels import (
+    ALPHA,
+    BY_NATURE,
+    FEW,
+    HALF,
+    LEAST_GAIN,
+    LIKELY,
+    MOST,
+    NOISE,
+    RARE,
+)
 from rankscope.judge.noise import noise_of
 from rankscope.judge.timing import pattern_of
 from rankscope.model.intervals import Flags, Floats, Index
@@ -125,11 +135,9 @@ def costliest_set(
         of_roles = np.bincount(excess.roles[rows], minlength=len(role_sizes))
         # the other half of a role may as well be fast
         chance = min(2 * p, 1.0) if (2 * of_roles == role_sizes).any() else p
-        places = np.unique(excess.hosts[rows])
-        whole_hosts = len(places) < len(rows) == np.isin(excess.hosts, places).sum()
-        if chance <= ALPHA and len(rows) > 1 and not whole_hosts:  # each of them is slow
-            judged_cells = parts[phase] if spans is None else spans
-            chance = max(chance, chance_of_last(judged_cells, excess.roles, rows))
+        if chance <= ALPHA:
+            tested = parts[phase] if spans is None else spans
+            chance = max(chance, _chance_of_any(tested, excess, rows, always=pattern.always))
         if chance <= RARE:
             # single events hardly count
             then = np.isin(excess.numbers, pattern.iterations)
@@ -152,6 +160,25 @@ def costliest_set(
         slow = Slow(tuple(sorted(excess.ranks[rows].tolist())), pattern, chance)
         found.append((is_sure(slow), gain * (1 - chance), gain, slow))
     return max(found, key=lambda each: each[:3])[-1]
+
+
+def _chance_of_any(cells: Floats, excess: Excess, rows: Index, *, always: bool) -> float:
+    """How likely a rank of a slow set is slow by chance; 0 where that is no question.
+
+    As of one rank, and of all ranks of some hosts, which are a unit.
+
+    Args:
+        cells: rank by iteration.
+        excess: of the run.
+        rows: the ranks, the slowest first.
+        always: whether they are slow in all iterations; of fewer, less is seen.
+    """
+    places = np.unique(excess.hosts[rows])
+    of_hosts = len(places) < len(rows) == np.isin(excess.hosts, places).sum()
+    if len(rows) == 1 or of_hosts:
+        return 0.0
+    last = chance_of_last(cells, excess.roles, rows)
+    return last if last > (LIKELY if always else RARE) else 0.0
 
 
 def change_of(share: Floats, then: Flags) -> Floats:

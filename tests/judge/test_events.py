@@ -211,3 +211,11 @@ def test_events_are_facts_where_ranks_are_quiet() -> None:
     rows = [(rank, i, float(late[rank, i])) for rank in range(8) for i in range(4)]
     verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=8, iterations=4)))
     assert (verdict.ranks, verdict.iterations) == ((1,), (0, 3))
+
+
+def test_an_event_of_three_ranks_is_no_later_one_of_two_of_them() -> None:
+    late = noise(8, 10, 0.3)
+    late[:3, 3] += 12.0
+    late[:2, 6] += 7.0
+    found = {each.ranks: each.pattern.iterations for each in story(late).slow}
+    assert found[0, 1, 2] == (4,)
