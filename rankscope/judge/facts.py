@@ -91,7 +91,7 @@ def _holds_most(excess: Excess, before: Floats, after: Floats) -> bool:
 def extended(fact: Slow, excess: Excess, noise: float) -> Slow:
     """A fact with the iterations in which the ranks are as slow by less than an event.
 
-    The median one is slower than all other ranks then, and each is at least half as slow as enough.
+    Then the median one exceeds all other ranks and a threshold, and each exceeds half of that.
     """
     if fact.pattern.has_one_reason:
         return fact
