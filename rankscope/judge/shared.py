@@ -63,19 +63,19 @@ def with_turns(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
 
 def joined(claims: Sequence[Slow], excess: Excess) -> list[Slow]:
     """Ranks that are slow alike at the same time, as one: healing some of them saves little."""
-    joined: list[Slow] = []
+    merged: list[Slow] = []
     for claim in claims:
-        for place, other in enumerate(joined):
+        for place, other in enumerate(merged):
             both = tuple(sorted({*other.ranks, *claim.ranks}))
             amounts = [np.median(excess.share[each.cells(excess)]) for each in (other, claim)]
             alike = min(amounts) >= HALF * max(amounts)
             one, two = ({*each.pattern.iterations} for each in (other, claim))
             if alike and len(one & two) >= MOST * len(one | two):
-                joined[place] = replace(other, ranks=both)
+                merged[place] = replace(other, ranks=both)
                 break
         else:
-            joined.append(claim)
-    return joined
+            merged.append(claim)
+    return merged
 
 
 def joined_by_host(claims: list[Slow], excess: Excess, noise: float) -> list[Slow]:
