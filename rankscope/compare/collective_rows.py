@@ -53,11 +53,7 @@ def by_collective(
             bytes=pl.when(pl.col("known").sum() > 0).then(
                 (pl.col("bytes").sum() / pl.col("known").sum()).round()
             ),
-            **(
-                {}
-                if exposed is None
-                else {"exposed_ns": (pl.col("exposed") / pl.col("calls")).sum()}
-            ),
+            exposed_ns=(pl.col("exposed") / pl.col("calls")).sum(),
         )
         .cast(dict.fromkeys(("transfer_ns", "wait_ns", "bytes"), pl.Int64))
         .join(last, on=key, how="left")
@@ -88,9 +84,9 @@ def by_collective(
 
 
 def _calls(collectives: WaitedCollectives, exposed: pl.DataFrame | None) -> pl.DataFrame:
-    """The instances, each with sums over its members: calls, waited, known (sizes), bytes.
+    """The instances, each with sums over its members: calls, waited, known (sizes), bytes, exposed.
 
-    With `exposed`, exposed: the part of its transfer that is.
+    The last one is the part of its transfer that is exposed; 0 where that is not asked for.
     """
     own = collectives.rows
     counts, waited, known, sizes, seen = np.zeros((5, collectives.shared.height), dtype=np.int64)

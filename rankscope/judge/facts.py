@@ -19,7 +19,12 @@ from rankscope.util.numbers import ROBUST
 
 
 def facts_of(excess: Excess, noise: float) -> list[Slow]:
-    """The few ranks or sets of ranks whose events lie apart from all that others do."""
+    """The few ranks or sets of ranks whose events lie apart from all that others do.
+
+    Args:
+        excess: what traits do not explain.
+        noise: of a rank around its own level, as a share of the iteration.
+    """
     share, numbers = excess.share.copy(), excess.numbers
     sought = share.copy()
     facts: list[Slow] = []

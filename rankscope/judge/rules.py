@@ -453,7 +453,9 @@ def network(judged: Judgement) -> Verdict | None:
         return None
     known = (inputs.unmatched_ns or 0) < MUCH * inputs.total_ns
     waits = _waited(inputs) / inputs.total_ns
-    by_turns = f"; the ranks also wait {percent(waits)} for each other" if waits >= MUCH else ""
+    late = "late" if known else "known to be late"
+    if waits >= MUCH:
+        late += f" (ranks wait {percent(waits)} of the time for each other)"
     return Verdict(
         kind=VerdictKind.COMMUNICATION,
         cause=EXPOSED,
@@ -462,12 +464,10 @@ def network(judged: Judgement) -> Verdict | None:
         gain_is_bound=True,
         iterations=tuple(inputs.numbers),
         next=COMPARE_LINKS,
-        sentence=f"No rank{' in particular' if by_turns else ''} is "
-        f"{'late' if known else 'known to be late'}, and yet "
+        sentence=f"No rank{' in particular' * (waits >= MUCH)} is {late}, and yet "
         f"{'the network' if known else 'communication'} holds all ranks up for "
         f"{ms(sum(parts) / len(inputs.numbers))} an iteration: "
-        f"{'; '.join(held_up(inputs, MUCH))}{by_turns}. Without "
-        f"{('these transfers' if known else 'both') if by_turns else 'that'} the run would save",
+        f"{'; '.join(held_up(inputs, MUCH))}. Without that the run would save",
     )
 
 

@@ -35,6 +35,12 @@ def traits_of(
     """The sets of ranks that are slow beyond chance, costliest first, and who leads the others.
 
     With them the excess that they do not explain.
+
+    Args:
+        excess: of all iterations.
+        noise: of a rank around its own level, as a share of the iteration.
+        spans: of few iterations, what is exchanged in their place: rank by span, ns.
+        rare: single events, which make no rank slow.
     """
     traits, rest = list[Slow](), excess
     while len(traits) < FEW:
@@ -58,6 +64,7 @@ def without_claim(excess: Excess, claim: Slow) -> Excess:
 
 
 def is_sure(trait: Slow) -> bool:
+    """Whether ranks are slow beyond chance, or a fact is said of them."""
     return (trait.chance or 0.0) <= ALPHA
 
 
@@ -77,7 +84,12 @@ def slowest(
 
 
 def leading_sets(sums: Floats, roles: Index) -> list[Index]:
-    """Sets of ranks (rows) after which the next one has clearly less, at most half of them."""
+    """Sets of ranks (rows) after which the next one has clearly less, at most half of them.
+
+    Args:
+        sums: of each rank.
+        roles: of each rank; at most half of each counts.
+    """
     order = np.argsort(-sums, kind="stable")
     half = max(int(sum(np.bincount(roles) // 2)), 1)  # a majority is the norm
     before, after = sums[order][:half], np.append(sums[order][1:], 0.0)[:half]

@@ -289,9 +289,9 @@ EXAMPLES: dict[str, tuple[Callable[[], Verdict], str]] = {
         transfers take 40 %. Without that the run would save at most 800.0 ms, 40 % of the time
         (2.0 s)."""),
     "the network beside waits": (with_waits, """
-        No rank in particular is late, and yet the network holds all ranks up for 40.0 ms an
-        iteration: exposed transfers take 40 %; the ranks also wait 8.0 % for each other. Without
-        these transfers the run would save at most 800.0 ms, 40 % of the time (2.0 s)."""),
+        No rank in particular is late (ranks wait 8.0 % of the time for each other), and yet the
+        network holds all ranks up for 40.0 ms an iteration: exposed transfers take 40 %. Without
+        that the run would save at most 800.0 ms, 40 % of the time (2.0 s)."""),
     "the network of two ranks": (lambda: with_a_slow_pair(inputs()), """
         No rank is late, and yet the network holds all ranks up for 40.0 ms an iteration: exposed
         transfers take 40 %, most in all_reduce among ranks 1, 3 at 0.0244 GB/s bus bandwidth.
